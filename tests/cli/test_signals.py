@@ -94,6 +94,7 @@ def test_standard_output_may_have_a_part_of_the_data():
     assert (stopped.value.code, stopped.value.left) == (130, "standard output is not complete")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs the signals of Unix")
 @pytest.mark.parametrize("number", ("SIGINT", "SIGTERM", "SIGHUP"))
 def test_a_signal_that_the_caller_ignores_ends_nothing(tmp_path, number):

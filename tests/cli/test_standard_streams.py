@@ -126,6 +126,7 @@ def test_any_array_passes_through_pipes_in_any_layout(data):
     np.testing.assert_array_equal(loaded(again), array, strict=True)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_more_than_a_pipe_holds_passes_through(unbuffered, folder):
     """Python's raw standard output, with PYTHONUNBUFFERED, takes only a part at a time."""
@@ -278,12 +279,14 @@ def test_a_terminal_as_input_is_refused_and_not_waited_for(args, terminal, folde
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("args", [["pack", "-", "out.npy", "--to", LAYOUT], ["show", "-"], ["show", "--hlo", "-"]])
 def test_a_closed_standard_input_is_one_line(args, folder):
     code, _, err = shell(f"gpulayout {' '.join(map(repr, args))} <&-")
     assert (code, err) == (1, "gpulayout: error: standard input is closed\n")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_closes_its_end_ends_the_writer_quietly(unbuffered, folder):
     np.save("large.npy", np.zeros(1 << 20, np.uint8))
@@ -362,6 +365,7 @@ def test_a_closed_standard_error_changes_neither_the_output_nor_the_exit_code(co
     assert without == (0, with_it[1], "") and with_it[1]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_a_failure_with_a_closed_standard_error_keeps_its_exit_code(closed, folder):
     assert shell(f"gpulayout pack none.npy out.npy --to F {closed}") == (1, b"", "")
@@ -398,6 +402,7 @@ main()
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_no_file_gets_what_is_printed_to_a_closed_stream(closed, folder):
     (folder / "noisy.py").write_text(NOISY)

@@ -204,8 +204,8 @@ def test_the_kernels_are_clean(mode):
         assert result.buffers[1] == case.expected.tobytes(), case.name
 
 
-@pytest.mark.one_in(4)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(6)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "mode, widths, right, wrong",
     [

@@ -126,6 +126,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="Linux forgets how much memory a process had")
 @pytest.mark.parametrize(
     "layout, dtype, sizes", [("marlin:weights(dtype=u4)", "uint8", (8192, 8192)), ("{0,1}", "float32", (4096, 4096))]

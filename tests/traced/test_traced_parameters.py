@@ -184,6 +184,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_a_tensor_says_of_itself_is_checked_by_the_graph(torch, name):
     keyword, values, error, text = REFUSED[name]

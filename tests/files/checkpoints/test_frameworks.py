@@ -358,6 +358,7 @@ def loaded(folder):
     return safetensors.torch.load_file(folder / "out.safetensors")
 
 
+@pytest.mark.skipif(not ALL, reason="10 s, and smaller networks of Keras's are tried; GPULAYOUT_TEST_ALL=1 runs it")
 def test_the_mobilenet_of_keras_in_torch(tmp_path):
     """All its convolutions have telling names, and none has a bias."""
     model = keras.applications.MobileNet(weights=None, input_shape=(32, 32, 3), alpha=0.25, classes=5)

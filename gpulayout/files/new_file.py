@@ -105,7 +105,7 @@ class Destination(NamedTuple):
 def _destination(path: Path, final: Path) -> Iterator[Destination]:
     """Where a new file goes, with its folder open inside the `with`."""
     # In the same folder, because a rename cannot cross file systems.
-    temporary = _partial_prefix(final.name) + secrets.token_hex(HEX_DIGITS // 2)
+    temporary = partial_prefix(final.name) + secrets.token_hex(HEX_DIGITS // 2)
     if not hasattr(os, "O_PATH"):  # without it, a folder could be opened only if it may be listed
         absolute = Path(os.path.abspath(final))
         yield Destination(path, None, str(absolute), str(absolute.with_name(temporary)))
@@ -203,7 +203,7 @@ def _temporary_file(target: Destination) -> Iterator[BinaryIO]:
             os.unlink(target.temporary, dir_fd=target.folder)
 
 
-def _partial_prefix(name: str) -> str:
+def partial_prefix(name: str) -> str:
     """How the temporary names of a file begin.  A long name is cut: a temporary name has at most 255 bytes too."""
     while len(os.fsencode(name)) > NAME_BYTES - len(PARTIAL) - HEX_DIGITS:
         name = name[:-1]
@@ -212,7 +212,7 @@ def _partial_prefix(name: str) -> str:
 
 def _note_partial_files(path: Path, final: Path, note: Note) -> None:
     """Name the temporary files of other runs to the same output, if there are any."""
-    begins = re.compile(re.escape(_partial_prefix(final.name)) + HEX)
+    begins = re.compile(re.escape(partial_prefix(final.name)) + HEX)
     partial: list[str] = []
     with contextlib.suppress(OSError):  # a folder may let its files be written but not listed
         partial = sorted(str(final.with_name(name)) for name in os.listdir(final.parent) if begins.fullmatch(name))

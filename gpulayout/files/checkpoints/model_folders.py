@@ -115,7 +115,7 @@ def new_folder(folder: Path) -> Iterator[None]:
 
 
 def check_new_folder(folder: Path, old: Path, files: Sequence[Path]) -> None:
-    """`FileError` for the folder of the old model, and for one with files of another model.
+    """`FileError` for the folder of the old model, for one with files of another model, and for links into the old one.
 
     files   the new ones
     """
@@ -128,3 +128,12 @@ def check_new_folder(folder: Path, old: Path, files: Sequence[Path]) -> None:
             f"{folder}: it has {left[0]}, a file of another model that a loader would read too: delete it, or name "
             "another folder"
         )
+    read = {_identity(old / name): old / name for name in _files(old)}
+    for path in files:
+        if path.exists() and (same := read.get(_identity(path))) is not None:
+            raise FileError(f"{path}: this is {same}, which is read: input and output are the same file")
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino

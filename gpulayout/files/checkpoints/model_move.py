@@ -40,6 +40,7 @@ from gpulayout.files.engine import Job, Progress, Report, RunThreads, jobs_of, m
 from gpulayout.files.errors import FileError, Note, warn
 from gpulayout.files.memory import block_limit
 from gpulayout.files.new_file import new_file, new_file_of_size
+from gpulayout.files.new_files import new_files
 from gpulayout.files.npy import Header
 from gpulayout.files.pieces import FilePiece, Pieces
 from gpulayout.files.route import route, sensible_route
@@ -117,23 +118,21 @@ class ModelMove:
         """
         start, plan = time.perf_counter(), work.plan
         report = report_of(progress, work.bytes_read + work.bytes_written)
-        with contextlib.ExitStack() as stack:
-            placed = stack.enter_context(_none_if_not_all())
-            for other in plan.others:  # what is entered first appears last
-                stream = stack.enter_context(new_file(other.path, overwrite=self.overwrite, note=note))
-                write_other(other, stream)
-                placed.append((other.path, os.fstat(stream.fileno())))
+        new = functools.partial(new_file, overwrite=self.overwrite, note=note)
+        new_shard = functools.partial(new_file_of_size, overwrite=self.overwrite, note=note)
+        with new_files() as files:
+            for other in plan.others:
+                write_other(other, files.open(other.path, new(other.path)))
             if plan.index is not None:
-                index = stack.enter_context(new_file(plan.path, overwrite=self.overwrite, note=note))
-                index.write(plan.index)
-            new_shard = functools.partial(new_file_of_size, overwrite=self.overwrite, note=note)
-            streams = [stack.enter_context(new_shard(file.path, file.header, file.nbytes)) for file in plan.files]
-            placed += ((file.path, os.fstat(stream.fileno())) for file, stream in zip(plan.files, streams))
-            stack.enter_context(plan.scales.opened(plan.path.parent, block_limit(self.max_bytes), report))
-            _move_all(work, streams, report)
-            if plan.index is not None and self.overwrite:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(os.path.realpath(plan.path))
+                files.open(plan.path, new(plan.path)).write(plan.index)
+            streams = [files.open(each.path, new_shard(each.path, each.header, each.nbytes)) for each in plan.files]
+            with plan.scales.opened(plan.path.parent, block_limit(self.max_bytes), report):
+                _move_all(work, streams, report)
+            if self.overwrite:
+                files.keep_old()
+                if plan.index is not None:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(os.path.realpath(plan.path))
         return time.perf_counter() - start
 
 
@@ -221,20 +220,6 @@ def _blocks(plan: CheckpointPlan, limit: Limit) -> dict[int, Blocks]:
         if change.plan is not None and change.plan.target.nbytes and id(change.plan) not in blocks:
             blocks[id(change.plan)] = limit.blocks(change, change.plan)
     return blocks
-
-
-@contextlib.contextmanager
-def _none_if_not_all() -> Iterator[list[tuple[Path, os.stat_result]]]:
-    """If the `with` ends with an error, remove those of the listed files that have their names already."""
-    placed: list[tuple[Path, os.stat_result]] = []
-    try:
-        yield placed
-    except BaseException:
-        for path, status in placed:
-            with contextlib.suppress(OSError):
-                if os.path.samestat(os.stat(path), status):
-                    os.unlink(os.path.realpath(path))
-        raise
 
 
 def _move_all(work: CheckpointWork, streams: Sequence[BinaryIO], report: Report) -> None:

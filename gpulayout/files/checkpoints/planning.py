@@ -254,9 +254,9 @@ def whole_folder(plan: CheckpointPlan, source: Path, old: Path, new: Path) -> Ch
 
 def check_whole_folder(plan: CheckpointPlan, old: Path, new: Path, *, overwrite: bool) -> None:
     """`FileError` when a folder must not become the new one."""
-    files = [file.path for file in plan.files] + [plan.path] * (plan.index is not None)
-    check_new_folder(new, old, files)
-    for path in [*(file.path for file in plan.files), *(each.path for each in plan.others)]:
+    files = [*(file.path for file in plan.files), *(each.path for each in plan.others)]
+    check_new_folder(new, old, files + [plan.path] * (plan.index is not None))
+    for path in files:
         check_new_file(path, None, overwrite=overwrite)
 
 

@@ -1,5 +1,6 @@
 """Folders as models: which file is meant, what a new folder gets, and that it appears whole or not at all."""
 
+import contextlib
 import json
 import os
 
@@ -159,3 +160,45 @@ def test_nothing_is_left_of_a_folder_after_an_error(hub, tmp_path):
     with pytest.raises(gl.LayoutError):
         gl.relayout_file(hub, tmp_path / "new", tensors={"a": "i o k -> o i k"})
     assert sorted(each.name for each in tmp_path.iterdir()) == ["hub"]
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()])
+def test_an_old_folder_stays_as_it_was_when_the_new_one_fails_at_any_file(hub, tmp_path, monkeypatch, error):
+    """The last moment that can fail is when the names change, one after the other."""
+    new = tmp_path / "new"
+    gl.relayout_file(hub, new, tensors={})
+    before = {each.name: each.read_bytes() for each in new.iterdir()}
+    (hub / "merges.txt").write_text("other")
+    for name in ("fsync", "replace"):
+        own, failed = getattr(os, name), 0
+        while True:
+            calls = iter(range(failed))
+
+            def once(*args, own=own, calls=calls, **keywords):
+                if next(calls, None) is None and not raised:
+                    raised.append(error)
+                    raise error
+                return own(*args, **keywords)
+
+            raised = []
+            with monkeypatch.context() as patched, contextlib.suppress(OSError, KeyboardInterrupt):
+                patched.setattr(os, name, once)
+                gl.relayout_file(hub, new, tensors={"a": "scale=2"}, overwrite=True)
+                break  # the disk of the folder need not take its names
+            failed += 1
+            assert {each.name: each.read_bytes() for each in new.iterdir()} == before, (name, failed)
+        assert failed > 6
+        gl.relayout_file(hub, new, tensors={}, overwrite=True)
+        before = {each.name: each.read_bytes() for each in new.iterdir()}
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_link_in_the_new_folder_never_leads_to_what_is_read(hub, tmp_path, link):
+    for name in ("config.json", "merges.txt", SECOND):
+        new = tmp_path / f"new-{name}"
+        new.mkdir()
+        link(hub / name, new / name)
+        before = (hub / name).read_bytes()
+        with pytest.raises(ValueError, match="input and output are the same file"):
+            gl.relayout_file(hub, new, tensors={"a": "scale=2"}, overwrite=True)
+        assert (hub / name).read_bytes() == before

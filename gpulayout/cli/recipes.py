@@ -66,7 +66,7 @@ def _show(recipe: Recipe) -> None:
         *(("note", each) for each in recipe.notes),
         *(("expects", _expectation(each)) for each in recipe.expectations),
         *(("requires", each["that"]) for each in recipe.content.get("requires", ())),
-        *((f"{name}=", " or ".join(texts)) for name, texts in recipe.definitions.items()),
+        *((f"{name}=", " or ".join(texts) or "must be given") for name, texts in recipe.definitions.items()),
         *([("files", recipe.output)] if recipe.output is not None else []),
         *([("reads files", recipe.content["input"])] if "input" in recipe.content else []),
     ]

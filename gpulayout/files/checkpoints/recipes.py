@@ -129,9 +129,9 @@ class Recipe:
 
     @property
     def definitions(self) -> dict[str, list[str]]:
-        """The alternatives of every value, by its name."""
+        """The alternatives of every value, by its name; none for one that a caller must give."""
         defined = self.content.get("values", {})
-        return {name: [text] if isinstance(text, str) else text for name, text in defined.items()}
+        return {name: [text] * bool(text) if isinstance(text, str) else text for name, text in defined.items()}
 
     @property
     def expectations(self) -> list[Expectation]:
@@ -154,7 +154,8 @@ class Recipe:
             own = self.definitions.get(name)
             if own is None:
                 return f"{self.shown} has the name {name}, which is no value of its own: {where}"
-            return f"{self.shown} needs {name}, which is {' or '.join(own)}: {where}: write {self.name}({name}=...)"
+            found = f", which is {' or '.join(own)}: {where}" if own else ""
+            return f"{self.shown} needs {name}{found}: write {self.name}({name}=...)"
 
         return RecipeValues({**self.given, **more}, self.definitions, config.field, missing)
 

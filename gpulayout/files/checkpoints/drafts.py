@@ -55,7 +55,8 @@ class Drafting:
     def drafts(self, name: str, rule: Rule) -> list[Draft]:
         """The new tensors of a rule for a tensor that it fits; a stack comes later, from `finished`."""
         match, regroup = rule.match.fullmatch(name), rule.regroup
-        goes_along = regroup.regroups or self.model.inputs > 1
+        own = regroup.join, regroup.split, regroup.shard, regroup.resize
+        goes_along = any(own) or self.model.inputs > 1
         if regroup.along is not None and not goes_along:
             raise LayoutError(
                 f"{rule.origin}: along={regroup.along} is for join=, split= and shard=, and for pieces in several "

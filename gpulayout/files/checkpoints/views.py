@@ -133,6 +133,7 @@ def _of_shape(shape: Shape, text: str) -> View:
     return View(shape, (shape.nbytes,), 8, (None,) * shape.rank)
 
 
+@functools.lru_cache(maxsize=256)  # to find where each dimension lies takes long, and models have a few shapes
 def _of_entry(shape: Shape, text: str) -> View:
     """The view of a layout of the catalogue: the tensor of its owner, or bytes that cannot be cut."""
     named = read_name(text)
@@ -151,7 +152,7 @@ def _as_said(tensor: StoredTensor, from_: Shape | Layout | str) -> View:
         raise LayoutError("elements of 6 bits can only be copied")
     if isinstance(from_, str) and is_name(from_):
         has_sizes = read_name(from_).sizes is not None
-        shape = parse_array_shape(from_) if has_sizes else shape_of_tensor(from_, own, tensor.dimensions)
+        shape = parse_array_shape(from_) if has_sizes else _shape_of_tensor(from_, own, tensor.dimensions)
     elif isinstance(from_, Shape):
         shape = from_
     elif isinstance(from_, str) and text in set(ElementType):
@@ -161,6 +162,9 @@ def _as_said(tensor: StoredTensor, from_: Shape | Layout | str) -> View:
     if shape.nbytes != tensor.nbytes:
         raise LayoutError(f"{shape} has {counted(shape.nbytes, 'byte')}, and the tensor {tensor.nbytes}")
     return _of_shape(shape, text)
+
+
+_shape_of_tensor = functools.lru_cache(maxsize=256)(shape_of_tensor)
 
 
 def _of_memory(stored: Shape, from_: Layout | str) -> Shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,13 @@ from gpulayout.files.checkpoints import config
 from gpulayout.files.checkpoints.config import Config, read_config
 from gpulayout.files.checkpoints.gguf import GgufContents
 from gpulayout.files.checkpoints.measured_tensors import Scales
-from gpulayout.files.checkpoints.model_folders import OtherFile
+from gpulayout.files.checkpoints.model_folders import ENDING, OtherFile
 from gpulayout.files.checkpoints.opening import Checkpoint
 from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_relayout
 from gpulayout.files.checkpoints.recipes import Recipe
 from gpulayout.files.checkpoints.rules import RuleSet
+from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import value_text
-from gpulayout.layout.errors import LayoutError
 
 WEIGHT = ".weight"
 WIDE = ("BF16", "F16", "F32")  # types of weights that are not quantised
@@ -49,11 +50,20 @@ def plan_by_recipe(
         ranks = recipe.ranks(recipe.values(found))
         values = recipe.values(found, rank=0)
         names = [recipe.values(found, rank=rank).filled(recipe.output) for rank in range(ranks)]
-        if len({*names}) < ranks:
-            raise LayoutError(f"{recipe.shown}: output {value_text(recipe.output)} is one name for several ranks")
+        _check_names(names, f"{recipe.shown}: output {value_text(recipe.output)}")
         plan = together([planned(path.with_name(name), rank=rank) for rank, name in enumerate(names)])
     values.give(kept_modules=_kept_modules(plan))
     return replace(plan, others=_configs(path, recipe.config(found, values)), remarks=_remarks(recipe, found))
+
+
+def _check_names(names: Sequence[Any], shown: str) -> None:
+    """`FileError` for what are no names of files in a folder, and for one name twice."""
+    for name in names:
+        is_name = isinstance(name, str) and name == os.path.basename(name) and not {*"\0\\"} & {*name}
+        if not is_name or not name.lower().endswith(ENDING):
+            raise FileError(f"{shown} gives {value_text(name)}, which is not the name of a {ENDING} file")
+    if len({*names}) < len(names):
+        raise FileError(f"{shown} is one name for several ranks")
 
 
 def _configs(path: Path, text: bytes | None) -> tuple[OtherFile, ...]:

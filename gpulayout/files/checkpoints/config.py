@@ -10,6 +10,7 @@ quantize_config.json, and older ones only there.  AutoGPTQ reads nothing else.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,11 +79,12 @@ def read_config(folder: Path) -> Config:
 
 
 def _object(path: Path) -> dict[str, Any] | None:
-    try:
-        with open(path, "rb") as stream:
-            text = stream.read(MOST_CONFIG + 1)
-    except (FileNotFoundError, NotADirectoryError):
+    if not os.path.lexists(path):
         return None
+    if not path.is_file():
+        raise FileError(f"{path}: not a regular file")
+    with open(path, "rb") as stream:
+        text = stream.read(MOST_CONFIG + 1)
     if len(text) > MOST_CONFIG:
         raise FileError(f"{path}: it has more than {MOST_CONFIG} bytes")
     fields = parsed_json(str(path), text, "it")
@@ -139,7 +141,19 @@ def new_config(config: Config, remove: Sequence[str], fields: Mapping[str, Any])
                 at[parent] = {}
             at = at[parent]
         at[last] = value
-    return (json.dumps(new, indent=2, ensure_ascii=False) + "\n").encode()
+    return _text(new).encode()
+
+
+def _text(fields: Mapping[str, Any]) -> str:
+    """JSON; `FileError` for what it has no words for, such as infinity and dates."""
+    try:
+        text = json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except UnicodeEncodeError:  # half a character, which JSON can only escape
+        text = json.dumps(fields, indent=2, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise FileError(f"the new {NAME} cannot be written: {error}") from None
+    return text + "\n"
 
 
 def config_of_gptq(text: bytes) -> bytes | None:
@@ -147,4 +161,4 @@ def config_of_gptq(text: bytes) -> bytes | None:
     own = json.loads(text).get(QUANTISATION)
     if not isinstance(own, dict) or own.get("quant_method") != "gptq":
         return None
-    return (json.dumps(own, indent=2, ensure_ascii=False) + "\n").encode()
+    return _text(own).encode()

@@ -10,6 +10,7 @@ value = 1
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -79,8 +80,11 @@ def constant_of(said: Mapping[str, Any], origin: str) -> Constant:
         problem = f"dtype {dtype} and value {value_text(value)} are not a floating-point type and a number"
     if problem or own is None:
         raise LayoutError(f"{origin}: {problem}")
-    element = np.array(value, own.dtype).tobytes()
+    with np.errstate(all="ignore"):
+        element = np.array(float(value) if abs(value) < 1 << 1000 else math.inf).astype(own.dtype)
+    if float(element) != value:
+        raise LayoutError(f"{origin}: value {value_text(value)} is no number of {dtype}, which has {float(element):g}")
     return Constant(
         match, tuple(template_of(match, each, f"{origin}: names", ("name",)) for each in names), dtype, tuple(shape),
-        element, origin,
+        element.tobytes(), origin,
     )  # fmt: skip

@@ -66,6 +66,8 @@ def read_map(name: str | os.PathLike[str]) -> RuleSet:
 
 def content_of(file: Path, shown: str) -> tuple[str, dict[str, Any]]:
     """The first line of a TOML file, and its content; `FileError` for other text, with the place of what is wrong."""
+    if file.exists() and not file.is_file():
+        raise FileError(f"{shown}: not a regular file")
     with open(file, "rb") as stream:
         text = stream.read(MOST_MAP + 1)
     try:

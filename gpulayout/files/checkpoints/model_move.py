@@ -122,7 +122,7 @@ class ModelMove:
         new_shard = functools.partial(new_file_of_size, overwrite=self.overwrite, note=note)
         with new_files() as files:
             for other in plan.others:
-                write_other(other, files.open(other.path, new(other.path)))
+                files.write_later(other.path, new, functools.partial(write_other, other))
             if plan.index is not None:
                 files.open(plan.path, new(plan.path)).write(plan.index)
             streams = [files.open(each.path, new_shard(each.path, each.header, each.nbytes)) for each in plan.files]

@@ -23,6 +23,10 @@ def rank_files(folder: Path, names: str) -> list[list[Path]]:
 
     names   of the files, with ${rank}, and with ${part} where a rank has several
     """
+    if names.count("${rank}") != 1 or names.count("${part}") > 1:
+        raise FileError(
+            f"the files of ranks are called {names}: such names have ${{rank}} once, and ${{part}} once or never"
+        )
     pattern = re.compile("".join(_NUMBERS.get(each, re.escape(each)) for each in re.split(r"(\$\{\w+\})", names)))
     with os.scandir(folder) as scanned:
         listed = sorted(each.name for each in itertools.islice(scanned, MOST_ENTRIES) if each.is_file())

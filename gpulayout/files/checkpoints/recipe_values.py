@@ -138,8 +138,10 @@ class RecipeValues:
             if name not in self._definitions:
                 return self._field(name)
             self._asked.append(name)
-            self._known[name] = self._of_alternatives(name)
-            self._asked.pop()
+            try:
+                self._known[name] = self._of_alternatives(name)
+            finally:
+                self._asked.pop()
         return self._known[name]
 
     def _of_alternatives(self, name: str) -> Any:

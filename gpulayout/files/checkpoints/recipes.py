@@ -291,7 +291,9 @@ def _check(content: Mapping[str, Any], shown: str) -> None:
         if not isinstance(each, dict):
             problem = f"a constant is {value_text(each)}, not a table"
     for each in (*content.get("tensor", ()), *content.get("constant", ())):
-        if isinstance(each, dict) and not isinstance(each.get("when", ""), str):
+        if not isinstance(each, dict):
+            problem = f"{value_text(each)} is not a table of a rule"
+        elif not isinstance(each.get("when", ""), str):
             problem = f"when is {value_text(each['when'])}, not an expression"
     said = content.get("config", {})
     if not all(isinstance(value, {"remove": list, "set": dict}.get(key, ())) for key, value in said.items()):

@@ -1,6 +1,7 @@
 """Recipes: what their files say, the values that fill them, what they want of config.json, and the new one."""
 
 import json
+import os
 import re
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.files.checkpoints.config import new_config, read_config
-from gpulayout.files.checkpoints.recipe_values import evaluated
+from gpulayout.files.checkpoints.constants import constant_of
+from gpulayout.files.checkpoints.recipe_values import RecipeValues, UnknownName, evaluated
 from gpulayout.files.checkpoints.recipes import read_recipe, recipes
 from tests.support.model_files import NEEDS_SAFETENSORS
 
@@ -157,6 +159,15 @@ def test_without_a_config_values_must_be_given(model):
         ("shard = '${rank}/${ranks}'", "shard = '${rank/ranks}'", "'rank/ranks' has no value"),
         ("shard = '${rank}/${ranks}'", "shards = 1", "rule 1 of the recipe .* has the key 'shards'"),
         ("output = 'rank${rank}.safetensors'", "output = 'rank.safetensors'", "one name for several ranks"),
+        *(
+            ("rank${rank}.safetensors", text, "which is not the name of a .safetensors file")
+            for text in ("../${rank}.safetensors", "/${rank}.safetensors", "a/${rank}.safetensors", "${rank}", "", ".",
+                         "${rank}.safetensors.index.json", "${rank}.npy", "a\\\\${rank}.safetensors")
+        ),
+        ("[config]", "[config.set]\nx = nan\n[config.old]", "config has more than|the new config.json"),
+        ("remove = ['tp_size']\nset = {", "set = { day = 2020-01-01,", "new config.json cannot be written: Object of"),
+        ("remove = ['tp_size']\nset = {", "set = { x = nan,", "the new config.json cannot be written: Out of range"),
+        ("to = 'parts'", "to = 'parts'\ntensor = 1", "not rules in TOML"),
         ("head_dim = ['head_dim', '4']", "head_dim = 'heads'", "the value .* is defined by itself"),
     ],
 )  # fmt: skip
@@ -245,3 +256,55 @@ def test_a_new_config_keeps_the_order_and_all_else(tmp_path):
     new = new_config(read_config(tmp_path), ["q.a", "nothing.at.all"], {"q.c.d": 3, "n": [1]})
     assert json.loads(new) == {"z": 1e-05, "q": {"b": None, "c": {"d": 3}}, "ü": [True, {"n": -1}], "n": [1]}
     assert [*json.loads(new)] == ["z", "q", "ü", "n"] and "ü".encode() in new
+
+
+def test_a_value_may_fail_to_find_another_one_twice(tmp_path):
+    """Alternatives that are not known are no circle."""
+    values = {"x": ["y", "w"], "w": ["y", "5"], "y": ["nope"], "z": ["z", "a"], "a": ["z", "7"]}
+
+    def field(name):
+        raise UnknownName(name)
+
+    known = RecipeValues({}, values, field, lambda name: f"{name} is missing")
+    assert known["x"] == 5
+    with pytest.raises(gl.LayoutError, match="y is missing"):
+        known["y"]
+    with pytest.raises(gl.LayoutError, match="the value z is defined by itself: z > a > z|a > z > a"):
+        known["z"]
+
+
+@pytest.mark.parametrize("name", ["config.json", "quantize_config.json", "ranks.toml"])
+def test_what_is_no_file_is_no_config_and_no_recipe(model, name):
+    """To open a pipe would wait for ever."""
+    path = model / name if name.endswith("toml") else model / "hub" / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match="not a regular file"):
+        gl.relayout_file(model / "hub", model / "new", recipe=model / "ranks.toml")
+
+
+@pytest.mark.parametrize("names", ["m.safetensors", "${rank}-${rank}.safetensors", "${rank}${part}${part}.safetensors"])
+def test_names_of_files_of_ranks_must_count(model, names):
+    (model / "ranks.toml").write_text(f"from = 'a'\nto = 'b'\ninput = '{names}'\n")
+    with pytest.raises(ValueError, match="once in|have ..rank. once"):
+        gl.relayout_file(model / "hub", model / "new", recipe=model / "ranks.toml")
+
+
+@pytest.mark.parametrize(
+    "dtype, value", [("F32", 1e300), ("F16", 70000), ("F8_E4M3", 1000), ("BF16", 16777217), ("F8_E8M0", -3)]
+)
+def test_a_constant_that_its_type_has_not_is_an_error(dtype, value):
+    said = {"match": ".*", "names": ["a"], "dtype": dtype, "shape": [], "value": value}
+    with pytest.raises(gl.LayoutError, match=f"is no number of {dtype}, which has"):
+        constant_of(said, "a constant")
+    assert constant_of({**said, "value": 2}, "a constant").dtype == dtype
+    with pytest.raises(gl.LayoutError, match="is no number of"):
+        constant_of({**said, "value": 10**400}, "a constant")
+
+
+def test_half_a_character_of_a_config_stays(tmp_path):
+    (tmp_path / "config.json").write_text('{"a": "\\ud800", "b": 1}')
+    assert json.loads(new_config(read_config(tmp_path), ["b"], {})) == {"a": "\ud800"}
+    (tmp_path / "config.json").write_text('{"a": 1e400, "b": 1}')
+    with pytest.raises(ValueError, match="the new config.json cannot be written: Out of range"):
+        new_config(read_config(tmp_path), ["b"], {})

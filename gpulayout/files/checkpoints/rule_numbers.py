@@ -25,6 +25,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import Groups
 from gpulayout.requests.arithmetic import PARAMETERS
+from gpulayout.requests.parameters import block_sizes
 
 NARROW = 8  # bits: floats of so many and fewer hold codes, whose scale is another tensor
 
@@ -51,6 +52,8 @@ def numbers_of(
         if key in names:
             own = read(names[key], number)
             _check_one_axis(key, names[key], own.shape, tensor.name, dimensions)
+            if block is not None and key == "scale":
+                _check_fills_blocks(names[key], own.shape, tensor.name, dimensions, block)
             if block is None:
                 _check_blocks(key, names[key], own.shape, tensor.name, dimensions)
                 _check_alike(names, own.shape, {each: read(names[each], number).shape for each in names})
@@ -74,6 +77,20 @@ def _check_one_axis(key: str, sibling: str, sizes: tuple[int, ...], name: str, d
             f"{tensor_text(name)} of shape {shown(dimensions)}: give it a rule with a pattern, such as "
             "'n -> n 1; drop' or 'n -> 1 n; drop'"
         )
+
+
+def _check_fills_blocks(
+    sibling: str, sizes: tuple[int, ...], name: str, dimensions: tuple[int, ...], block: Any
+) -> None:
+    """`LayoutError` for scales that are too few for the blocks that a rule says: they would be for larger ones."""
+    of_axes = (1,) * (len(dimensions) - len(sizes)) + sizes[max(len(sizes) - len(dimensions), 0) :]
+    for axis, (own, size, each) in enumerate(zip(of_axes, dimensions, block_sizes(block, dimensions))):
+        if own == 1 and size > each:
+            raise LayoutError(
+                f"scale is {tensor_text(sibling)} of shape {shown(sizes)}, for {tensor_text(name)} of shape "
+                f"{shown(dimensions)}: along axis {axis} it has 1 number, where block={each} needs {-(-size // each)}; "
+                "if that one is for all, leave out block, or give it for each axis"
+            )
 
 
 def _check_blocks(key: str, sibling: str, sizes: tuple[int, ...], name: str, dimensions: tuple[int, ...]) -> None:

@@ -52,7 +52,7 @@ def plan_by_recipe(
         names = [recipe.values(found, rank=rank).filled(recipe.output) for rank in range(ranks)]
         _check_names(names, f"{recipe.shown}: output {value_text(recipe.output)}")
         plan = together([planned(path.with_name(name), rank=rank) for rank, name in enumerate(names)])
-    values.give(kept_modules=_kept_modules(plan))
+    values.give(kept_modules=_kept_modules(plan, found))
     return replace(plan, others=_configs(path, recipe.config(found, values)), remarks=_remarks(recipe, found))
 
 
@@ -74,11 +74,16 @@ def _configs(path: Path, text: bytes | None) -> tuple[OtherFile, ...]:
     return tuple(OtherFile(path.with_name(name), each) for name, each in texts.items() if each is not None)
 
 
-def _kept_modules(plan: CheckpointPlan) -> list[str]:
-    """The modules whose weights of two dimensions and more stay as they are, so that a config can list them."""
-    kept = [each for each in plan.changes if each.plan is None and each.name is not None]
-    matrices = [each.name for each in kept if len(each.stored.dimensions) > 1 and each.stored.dtype in WIDE]
-    return [name.removesuffix(WEIGHT) for name in matrices if name is not None and name.endswith(WEIGHT)]
+def _kept_modules(plan: CheckpointPlan, found: Config) -> list[str]:
+    """The modules with matrices of wide floats in the new model, which a config must list as not quantised.
+
+    Engines take the last layer for one of its own also where its weight is that of the embedding.
+    """
+    new = [each for each in plan.changes if each.name and each.stored.dtype in WIDE and not each.is_measured]
+    names = [str(each.name) for each in new if len(each.stored.dimensions) > 1 and each.stored.note is None]
+    modules = [name.removesuffix(WEIGHT) if name.endswith(WEIGHT) else name.rpartition(".")[0] for name in names]
+    tied = ["lm_head"] * (found.fields.get("tie_word_embeddings") is True)
+    return [*dict.fromkeys([*filter(None, modules), *tied])]
 
 
 def _keys(source: Checkpoint) -> Mapping[str, Any]:

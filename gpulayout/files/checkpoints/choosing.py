@@ -189,7 +189,7 @@ def about_unmatched(source: Checkpoint, sets: Sequence[RuleSet], unmatched: Sequ
     names = [each.name for shard in source.shards for each in shard.contents.tensors]
     inside = [name for name in names if rule.match.search(name)]
     if any(rule.match.fullmatch(name) for name in names):
-        hint = "tensors of these names have another rank, belong to a rule before, or were taken as another kind"
+        hint = "tensors of these names have another type or rank, belong to another rule, or are of another kind"
     elif inside:
         hint = f"it fits a part of {value_text(clipped(inside[0], 80))}, but must fit the whole name: begin with .*"
     else:

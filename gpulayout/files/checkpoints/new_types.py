@@ -47,9 +47,20 @@ class HeaderType(NamedTuple):
         """
         if self.sizes is None:
             return self._like(own, nbytes)
+        dimensions = self.whole_sizes(own, known)
+        needed = tensor_bytes(self.dtype, dimensions)
+        if needed != nbytes:
+            has = "does not end with a full byte" if needed is None else f"has {counted(needed, 'byte')}"
+            raise LayoutError(
+                f"{self._shown} is {self.dtype} of {shown(dimensions)}, which {has}, but the result has {nbytes}"
+            )
+        return dimensions
+
+    def whole_sizes(self, own: Sequence[int], known: Mapping[str, int]) -> tuple[int, ...]:
+        """The sizes alone; `LayoutError` where they are no whole numbers."""
         values = self._values(own, known)
         dimensions = []
-        for terms in self.sizes:
+        for terms in self.sizes or ():
             size = Fraction(1)
             for operation, term in terms:
                 value = int(term) if term.isdecimal() else values[term]
@@ -61,12 +72,6 @@ class HeaderType(NamedTuple):
                 where = f" for {', '.join(f'{name}={size}' for name, size in values.items())}" if values else ""
                 raise LayoutError(f"{self._shown}: {one} is {size}{where}, not a whole number of elements")
             dimensions.append(int(size))
-        needed = tensor_bytes(self.dtype, dimensions)
-        if needed != nbytes:
-            has = "does not end with a full byte" if needed is None else f"has {counted(needed, 'byte')}"
-            raise LayoutError(
-                f"{self._shown} is {self.dtype} of {shown(dimensions)}, which {has}, but the result has {nbytes}"
-            )
         return tuple(dimensions)
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 
 from gpulayout.files.checkpoints import config
 from gpulayout.files.checkpoints.assembly import parts_of
+from gpulayout.files.checkpoints.beside import check_beside
 from gpulayout.files.checkpoints.changes import Changes, TensorPlan, restored, unchanged
 from gpulayout.files.checkpoints.choosing import (
     Chosen,
@@ -157,6 +158,7 @@ def plan_relayout(
         check_renamings(source, sets, names)
     metadata = {key: text for each in reversed(sets) for key, text in each.metadata.items()}
     planned = replace(_planned(source, path, plans, left, metadata, siblings, stage), scales=scales)
+    _check_others(model, {name: rule for name, (rule, _) in rules.items()})
     _check_numbers(model, {name: rule for name, (rule, _) in rules.items()}, stage)
     return planned
 
@@ -181,6 +183,17 @@ def _plans(
         plans.append(changes.of_whole(model, name, new_name and rename(new_name), rule, kind))
     plans += [changes.of_draft(model, each, rename(each.name), rule, None) for rule, each in drafting.finished()]
     return plans
+
+
+def _check_others(model: Model, rules: Mapping[str, Rule | None]) -> None:
+    """`LayoutError` for tensors beside which others are missing, or have other sizes than their rule says."""
+    for name, rule in rules.items():
+        if rule is None or not rule.beside:
+            continue
+        for part in rule.parts(name) or [name]:
+            if (match := rule.match.fullmatch(part)) is not None:
+                view = view_of(model.first(part), model.notes.get(part), rule.from_)
+                check_beside(model, part, match, rule.beside, view, rule.pattern_for(view.shape.rank))
 
 
 def _check_numbers(model: Model, rules: Mapping[str, Rule | None], stage: Stage) -> None:

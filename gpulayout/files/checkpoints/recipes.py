@@ -80,7 +80,7 @@ _KEYS = {
     **MAP_KEYS,
 }
 _CALL = re.compile(r"\s*([^()]+?)\s*(?:\((.*)\))?\s*", re.DOTALL)
-_GIVEN = re.compile(r"\s*([a-z_]\w*)\s*=\s*(-?[0-9]{1,18}|true|false)\s*")
+_GIVEN = re.compile(r"\s*([a-z_]\w*)\s*=\s*(-?[0-9]{1,18}|[A-Za-z][\w.-]*)\s*")
 
 
 class Engine(NamedTuple):
@@ -239,12 +239,13 @@ def read_recipe(text: str | os.PathLike[str]) -> Recipe:
         pair = _GIVEN.fullmatch(each)
         if pair is None:
             raise LayoutError(
-                f"recipe {value_text(said)}: {value_text(each)} gives no value: write a name and a whole number, such "
-                "as ranks=2"
+                f"recipe {value_text(said)}: {value_text(each)} gives no value: write a name and a whole number or a "
+                "word, such as ranks=2"
             )
         if pair[1] in given:
             raise LayoutError(f"recipe {value_text(said)} gives {pair[1]} twice")
-        given[pair[1]] = {"true": True, "false": False}.get(pair[2]) if pair[2].isalpha() else int(pair[2])
+        word: Any = {"true": True, "false": False}.get(pair[2], pair[2])
+        given[pair[1]] = int(pair[2]) if pair[2].lstrip("-").isdigit() else word
     is_file = name.endswith(".toml") or not isinstance(text, str)
     file = Path(name) if is_file else FOLDER / f"{name}.toml"
     if not is_file and (os.sep in name or not file.is_file()):

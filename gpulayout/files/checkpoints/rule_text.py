@@ -10,7 +10,7 @@ r"""Rules as people write them: on the command line, in a file of rules, and in 
           | "name=" template | "join=" templates | "stack=" template | "split=" templates | "sizes=" numbers
           | "along=" axis | "shard=" number "/" count ("," number "/" count)* | "resize=" size "->" size | "interleave"
           | "rank=" number | "only=" types | "kind=" kind | "flip=" axes | "keep" | "drop"
-          | "expect=" numbers | "why=" text
+          | "expect=" numbers | "why=" text | "beside=" template "[" sizes "]"
 
 In Python and in TOML the parts are keys of a mapping.
 """
@@ -26,6 +26,7 @@ from typing import Any, cast
 from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.catalogue.names import is_name as is_catalogued
 from gpulayout.catalogue.names import read_name
+from gpulayout.files.checkpoints.beside import read_beside
 from gpulayout.files.checkpoints.expected import expected
 from gpulayout.files.checkpoints.measured import MEASURES, Measure, measure_of
 from gpulayout.files.checkpoints.name_regex import NameRegex, template_of
@@ -44,7 +45,22 @@ from gpulayout.requests.arithmetic import OPTIONS, OTHER_WORDS, PARAMETERS
 from gpulayout.requests.shape_arguments import check_layout_text
 
 WHICH = ("rank", "only", "kind")
-KEYS = ("to", "from", "as", *OPTIONS, *MEASURES, "name", *REGROUPS, *WHICH, "flip", "keep", "drop", "expect", "why")
+KEYS = (
+    "to",
+    "from",
+    "as",
+    *OPTIONS,
+    *MEASURES,
+    "name",
+    *REGROUPS,
+    *WHICH,
+    "flip",
+    "keep",
+    "drop",
+    "expect",
+    "why",
+    "beside",
+)
 FLAGS = ("divide", "unit", "interleave", "keep", "drop")
 _OTHER_WORDS = {  # of other libraries and formats
     **OTHER_WORDS,
@@ -155,6 +171,7 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
         keep=bool(parts.get("keep")),
         drop=bool(parts.get("drop")),
         expect=expected(parts.get("expect"), parts.get("why"), origin),
+        beside=read_beside(parts.get("beside"), match, origin),
         optional=optional,
         origin=origin,
         measure=measure,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from gpulayout.arrays.array_types import ArithmeticOptions
+from gpulayout.files.checkpoints.beside import Beside
 from gpulayout.files.checkpoints.expected import Expected
 from gpulayout.files.checkpoints.measured import Measure
 from gpulayout.files.checkpoints.name_regex import NameRegex, Template
@@ -91,6 +92,7 @@ class Rule:
     keep      leave the tensor as it is, also where all tensors get another type
     drop      leave it out
     expect    the numbers that its elements may be; None for any
+    beside    the tensors that must stand beside each
     optional  no error if it fits no tensor
     origin    what messages call the rule
     """
@@ -111,6 +113,7 @@ class Rule:
     keep: bool
     drop: bool
     expect: Expected | None
+    beside: tuple[Beside, ...]
     optional: bool
     origin: str
     measure: Measure | None = None

@@ -187,7 +187,7 @@ def test_what_is_wrong_in_a_recipe_is_named(model, old, new, problem):
         ("gptq-to-marlin(bits=4)", "the recipe gptq-to-marlin has no value bits: its values are group"),
         ("gptq-to-marlin(group)", "'group' gives no value"),
         ("gptq-to-marlin(group=1, group=2)", "gives group twice"),
-        ("gptq-to-marlin(group=x)", "'group=x' gives no value"),
+        ("gptq-to-marlin(group=x y)", "'group=x y' gives no value"),
         ("gptq-to-marlin(group=1", "is not a recipe"),
         ("../gptq-to-marlin", "is not a recipe"),
         ("", "is not a recipe"),

@@ -106,3 +106,47 @@ def test_one_group_of_marlin_is_refused(tmp_path):
     save_folder(tmp_path / "old", tensors, {})
     with pytest.raises(LayoutError, match="groups is 1, and scales of whole columns are marlin:channel_scales"):
         gl.relayout_file(tmp_path / "old", tmp_path / "new", recipe="bf16-to-marlin-u4")
+
+
+def folder_of(tmp_path, tensors, **config):
+    save_folder(tmp_path / "old", {name: ("BF16", even_bf16(shape)) for name, shape in tensors.items()}, config)
+    return tmp_path / "old"
+
+
+def modules_that_stay(folder):
+    return json.loads((folder / "config.json").read_text())["quantization_config"]["modules_to_not_convert"]
+
+
+def test_the_config_lists_all_that_is_not_quantised(tmp_path):
+    """Also what a rule of one's own changes, stacked experts, vision towers, and the last layer of tied embeddings."""
+    up, tower = f"{LAYER}.mlp.up_proj", "visual.blocks.0.mlp.up_proj"
+    tensors = {
+        f"{up}.weight": (256, 128),
+        f"{LAYER}.mlp.down_proj.weight": (128, 256),
+        f"{LAYER}.mlp.experts.gate_up_proj": (2, 8, 4),
+        f"{LAYER}.mlp.router.weight": (4, 8),
+        "model.embed_tokens.weight": (8, 4),
+        f"{tower}.weight": (128, 128),
+        "a.bias": (8,),
+    }
+    old = folder_of(tmp_path, tensors, tie_word_embeddings=True)
+    rules = {rf"{LAYER}.mlp.down_proj.weight": "scale=2", ".*router.*": "o i -> i o"}
+    gl.relayout_file(old, tmp_path / "new", recipe="bf16-to-fp8-blocks", tensors=rules)
+    stay = {
+        f"{LAYER}.mlp.down_proj",
+        f"{LAYER}.mlp.experts",
+        f"{LAYER}.mlp.router",
+        "model.embed_tokens",
+        tower,
+        "lm_head",
+    }
+    assert {*modules_that_stay(tmp_path / "new")} == stay
+    gl.relayout_file(old, tmp_path / "f16", recipe="bf16-to-fp8-blocks", dtype="f16")
+    assert {*modules_that_stay(tmp_path / "f16")} == stay - {f"{LAYER}.mlp.down_proj"}
+
+
+@pytest.mark.parametrize("other", ["block_sparse_moe.experts.0.w1", "mlp.gate", "self_attn.q_proj.lora_A"])
+def test_marlin_refuses_models_with_other_matrices(other, tmp_path):
+    old = folder_of(tmp_path, {f"{LAYER}.mlp.up_proj.weight": (256, 256), f"{LAYER}.{other}.weight": (64, 256)})
+    with pytest.raises(LayoutError, match=f"has no rule for tensor '{LAYER}.{other}.weight'"):
+        gl.relayout_file(old, tmp_path / "new", recipe="bf16-to-marlin-u4")

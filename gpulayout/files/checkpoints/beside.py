@@ -69,7 +69,8 @@ def check_beside(
         try:
             wanted = each.sizes.whole_sizes(view.shape.dimensions, _known(view, pattern))
         except LayoutError as error:
-            raise LayoutError(f"{who}, and beside={each.text} does not suit it: {error}") from None
+            reason = str(error).partition(": ")[2]  # behind the text, which is there already
+            raise LayoutError(f"{who}, and beside={each.text} does not suit it: {reason}") from None
         own = model.first(other).dimensions
         if own != wanted:
             raise LayoutError(

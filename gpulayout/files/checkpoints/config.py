@@ -4,7 +4,7 @@
      "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}}
 
 A field is named with dots: quantization_config.bits.  Checkpoints of GPTQ also have its fields in a file of their own,
-quantize_config.json, and older ones only there.  AutoGPTQ reads nothing else.
+quantize_config.json, and older ones only there.  AutoGPTQ reads nothing else.  AWQ's is quant_config.json.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from gpulayout.layout.errors import LayoutError
 
 NAME = "config.json"
 OF_GPTQ = "quantize_config.json"
+OF_AWQ = "quant_config.json"
+_NAMES_OF_AWQ = {"w_bit": "bits", "q_group_size": "group_size"}
 QUANTISATION = "quantization_config"
 MOST_CONFIG = 1 << 24  # bytes
 
@@ -70,11 +72,14 @@ class Config:
 
 def read_config(folder: Path) -> Config:
     """The config of the model in a folder, without fields where there is none; `FileError` for what is no JSON."""
-    own, of_gptq = _object(folder / NAME), _object(folder / OF_GPTQ)
-    fields = dict(own or {})
-    if of_gptq is not None and fields.get(QUANTISATION) is None:
-        fields[QUANTISATION] = {"quant_method": "gptq", **of_gptq}
-    names = [name for name, found in ((NAME, own), (OF_GPTQ, of_gptq)) if found is not None]
+    found = {name: fields for name in (NAME, OF_GPTQ, OF_AWQ) if (fields := _object(folder / name)) is not None}
+    fields = dict(found.get(NAME, {}))
+    if OF_GPTQ in found and fields.get(QUANTISATION) is None:
+        fields[QUANTISATION] = {"quant_method": "gptq", **found[OF_GPTQ]}
+    if OF_AWQ in found and fields.get(QUANTISATION) is None:
+        own = {_NAMES_OF_AWQ.get(key, key): value for key, value in found[OF_AWQ].items()}
+        fields[QUANTISATION] = {"quant_method": "awq", **own}
+    names = [*found]
     return Config(folder, tuple(names), fields)
 
 

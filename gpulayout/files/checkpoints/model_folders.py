@@ -81,7 +81,7 @@ def _files(folder: Path) -> list[str]:
 def other_files(folder: Path, new: Path) -> list[OtherFile]:
     """The files that a new folder gets from an old one beside the model and the config."""
     names = [name for name in _files(folder) if not name.startswith(".") and PARTIAL not in name]
-    configs = (config.NAME, config.OF_GPTQ)
+    configs = (config.NAME, config.OF_GPTQ, config.OF_AWQ)
     kept = [name for name in names if not name.lower().endswith(_LEFT_OUT) and name not in configs]
     return [OtherFile(new / name, None, folder / name) for name in kept]
 

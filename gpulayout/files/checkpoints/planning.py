@@ -141,6 +141,7 @@ def plan_relayout(
     scales = Scales() if scales is None else scales
     model = with_measured(model, measuring(model, sets, assumed), scales)
     rules = rules_of(source, model, sets, assumed, allow_unmatched=allow_unmatched, stage=stage)
+    _check_others(model, {name: rule for name, (rule, _) in rules.items()})
     if any(rule is not None and rule.regroup.along is not None for rule, _ in rules.values()):
         check_order(source.paths)
     siblings, names = Siblings(model, {name: rule for name, (rule, _) in rules.items()}), []
@@ -158,7 +159,6 @@ def plan_relayout(
         check_renamings(source, sets, names)
     metadata = {key: text for each in reversed(sets) for key, text in each.metadata.items()}
     planned = replace(_planned(source, path, plans, left, metadata, siblings, stage), scales=scales)
-    _check_others(model, {name: rule for name, (rule, _) in rules.items()})
     _check_numbers(model, {name: rule for name, (rule, _) in rules.items()}, stage)
     return planned
 
@@ -258,8 +258,9 @@ def whole_folder(plan: CheckpointPlan, source: Path, old: Path, new: Path) -> Ch
     old, new   the folders of the two models
     """
     others = [*plan.others]
-    if all(each.path.name != config.NAME for each in others) and (old / config.NAME).is_file():
-        others.append(OtherFile(new / config.NAME, None, old / config.NAME))
+    if not others:  # the config stays as it is
+        names = [name for name in (config.NAME, config.OF_GPTQ, config.OF_AWQ) if (old / name).is_file()]
+        others = [OtherFile(new / name, None, old / name) for name in names]
     if source.is_dir():
         others += other_files(old, new)
     return replace(plan, others=tuple(others))

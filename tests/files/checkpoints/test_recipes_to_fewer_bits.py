@@ -97,7 +97,7 @@ def test_a_model_that_is_quantised_already_is_refused(recipe, tmp_path):
     (tmp_path / "fp8").mkdir()
     gl.relayout_file(tmp_path / "old", tmp_path / "fp8", recipe="bf16-to-fp8-blocks")
     (tmp_path / "fp8" / "config.json").unlink()  # what the tensors show, where no config does
-    with pytest.raises(LayoutError, match="fits no tensor"):
+    with pytest.raises(LayoutError, match="fits no tensor|has no rule for tensor .*_scale_inv"):
         gl.relayout_file(tmp_path / "fp8", tmp_path / "new", recipe=recipe)
 
 

@@ -74,10 +74,12 @@ def _instead(name: str, value: Any) -> str:
     return f": {NOT_FOR_MODELS[python_name]}" if python_name in NOT_FOR_MODELS else ""
 
 
-def recipe_of(text: str | None) -> Recipe | None:
-    """The recipe of --recipe; a usage error for other text."""
+def recipe_of(texts: Sequence[str]) -> Recipe | None:
+    """The recipe of --recipe; a usage error for other text, and for several, of which click would drop all but one."""
+    if len(texts) > 1:
+        raise click.UsageError(f"--recipe is given {len(texts)} times: run one recipe after the other")
     try:
-        return None if text is None else read_recipe(text)
+        return read_recipe(texts[0]) if texts else None
     except LayoutError as error:
         raise click.BadParameter(printable(str(error)), param_hint="'--recipe'") from None
 
@@ -163,6 +165,8 @@ class ModelCommand:
                 stack.enter_context(says_what_is_missing(self.move.target))
             shown = stack.enter_context(answer.progress())
             work = stack.enter_context(self.move.planned(planner, shown.stage))
+            for text in work.plan.warnings:
+                print_note(text)
             seconds = None if answer.dry_run else self.move.run(work, shown, print_note)
         if not answer.quiet:
             self._report(work, seconds)
@@ -176,7 +180,7 @@ class ModelCommand:
                     "output": str(self.move.target),
                     "files": [str(file.path) for file in plan.files],
                     "other_files": [str(file.path) for file in plan.others],
-                    "remarks": plan.remarks,
+                    "remarks": [*plan.warnings, *plan.remarks],
                     "dry_run": seconds is None,
                     "seconds": seconds,
                     "bytes_read": work.bytes_read,

@@ -156,7 +156,7 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
     click.option("--from", "from_", metavar="SHAPE", type=read_shape_or_layout, help="IN is a buffer of this shape."),
     click.option("--tensor", metavar="REGEX=WHAT", multiple=True, help="In a model: what tensors become."),
     click.option("--map", metavar="NAME|FILE", multiple=True, help="In a model: a map, or .toml rules."),
-    click.option("--recipe", metavar="NAME|FILE", help="A whole checkpoint: gpulayout recipes lists them."),
+    click.option("--recipe", metavar="NAME|FILE", multiple=True, help="A whole checkpoint: see gpulayout recipes."),
     click.option("--rename", metavar="REGEX=TEXT", multiple=True, help="In a model: replace in all names."),
     click.option("--assume", metavar="REGEX=KIND", multiple=True, help="In a model: what layers are."),
     click.option("--allow-unmatched", is_flag=True, help="In a model: not every rule must fit."),
@@ -168,7 +168,7 @@ def relayout(
     to: Shape | str | None,
     unpack: bool,
     from_: Shape | str | None,
-    recipe: str | None,
+    recipe: tuple[str, ...],
     allow_unmatched: bool,
     **options: Any,
 ) -> None:

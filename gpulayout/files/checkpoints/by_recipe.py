@@ -53,7 +53,9 @@ def plan_by_recipe(
         _check_names(names, f"{recipe.shown}: output {value_text(recipe.output)}")
         plan = together([planned(path.with_name(name), rank=rank) for rank, name in enumerate(names)])
     values.give(kept_modules=_kept_modules(plan, found))
-    return replace(plan, others=_configs(path, recipe.config(found, values)), remarks=_remarks(recipe, found))
+    others = _configs(path, recipe.config(found, values))
+    remarks = (*(f"read by {each}" for each in recipe.readers), *recipe.notes)
+    return replace(plan, others=others, remarks=remarks, warnings=_warnings(found))
 
 
 def _check_names(names: Sequence[Any], shown: str) -> None:
@@ -103,7 +105,6 @@ def together(plans: Sequence[CheckpointPlan]) -> CheckpointPlan:
     return replace(first, changes=changes, unmatched=unmatched, files=files)
 
 
-def _remarks(recipe: Recipe, found: Config) -> tuple[str, ...]:
-    """Who reads the result, and what a user must know."""
-    unchecked = () if found.is_there else (f"{found.shown}, so nothing was checked that only it says",)
-    return (*unchecked, *(f"read by {each}" for each in recipe.readers), *recipe.notes)
+def _warnings(found: Config) -> tuple[str, ...]:
+    """That checks were left out, if they were."""
+    return () if found.is_there else (f"{found.shown}, so nothing was checked that only it says",)

@@ -106,6 +106,8 @@ class ModelMove:
         if not (self.to_folder or folder.is_dir() or (is_model_folder(self.sources[0]) and not is_named)):
             yield folder
             return
+        if not folder.is_dir():  # a folder called model.gguf is hardly meant
+            check_is_new_checkpoint(folder, checkpoint.path)
         with new_folder(folder):
             is_new = self.ranks is not None or is_gguf(checkpoint.path)  # the old name is that of another file
             yield folder / (f"{MODEL}{ENDING}" if is_new else checkpoint.path.name)

@@ -99,6 +99,7 @@ class CheckpointPlan:
     siblings    the tensors that are parameters of others
     others      files beside the model, of a whole folder
     remarks     what users are told of the result
+    warnings    what they are told also where they want to hear nothing
     scales      those that are measured
     """
 
@@ -111,6 +112,7 @@ class CheckpointPlan:
     scales: Scales = field(default_factory=Scales)
     others: tuple[OtherFile, ...] = ()
     remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def plan_relayout(

@@ -12,6 +12,7 @@ from gpulayout.files.checkpoints.config import new_config, read_config
 from gpulayout.files.checkpoints.constants import constant_of
 from gpulayout.files.checkpoints.recipe_values import RecipeValues, UnknownName, evaluated
 from gpulayout.files.checkpoints.recipes import read_recipe, recipes
+from tests.support.command_line import failure, refusal, run
 from tests.support.model_files import NEEDS_SAFETENSORS
 
 pytestmark = NEEDS_SAFETENSORS
@@ -308,3 +309,27 @@ def test_half_a_character_of_a_config_stays(tmp_path):
     (tmp_path / "config.json").write_text('{"a": 1e400, "b": 1}')
     with pytest.raises(ValueError, match="the new config.json cannot be written: Out of range"):
         new_config(read_config(tmp_path), ["b"], {})
+
+
+def test_two_recipes_are_an_error_and_none_is_left_out(model):
+    recipe = str(model / "ranks.toml")
+    said = refusal("relayout", model / "hub", model / "new", "--recipe", recipe, "--recipe", recipe)
+    assert said == "--recipe is given 2 times: run one recipe after the other"
+    assert not (model / "new").exists()
+
+
+@pytest.mark.parametrize("options", [["--dry-run"], ["-q"], ["--json"], []])
+def test_that_there_is_no_config_is_said_on_stderr_also_to_those_who_want_to_hear_nothing(model, options):
+    os.unlink(model / "hub" / "config.json")
+    recipe = f"{model / 'ranks.toml'}(ranks=2,heads=2)"
+    done = run("relayout", model / "hub", model / "new", "--recipe", recipe, *options)
+    said = f"{model / 'hub'}: there is no config.json, so nothing was checked that only it says"
+    assert done.stderr == f"gpulayout: note: {said}\n"
+    if "--json" in options:
+        assert json.loads(done.stdout)["remarks"][0] == said
+
+
+def test_a_folder_does_not_get_the_name_of_a_file_of_another_format(model):
+    for name in ("new.gguf", "new.bin"):
+        said = failure("relayout", model / "hub", model / name, "--recipe", str(model / "ranks.toml"))
+        assert said.startswith(f"{model / name}: a model does not become ") and not (model / name).exists()

@@ -98,6 +98,23 @@ def test_show_says_how_another_format_becomes_a_model(folder):
     assert "save_file(torch.load(FILE, weights_only=True), 'model.safetensors') makes" in refusal("show", "none.pt")
 
 
+@pytest.mark.parametrize("name", ["A-1/B.c", "https://huggingface.co/A-1/B.c", "https://hf.co/A-1/B.c/tree/main"])
+def test_a_model_that_is_on_the_hub_only_is_downloaded_first(folder, name):
+    said = (
+        "there is no such file or folder; a model of the hub is downloaded first: hf download A-1/B.c --local-dir B.c"
+    )
+    message = f"{name.replace('//', '/')}: {said}"
+    assert failure("relayout", name, "new", "--recipe", "mxfp4-to-bf16") == message
+    assert in_python(name, "new", recipe="mxfp4-to-bf16") == message
+
+
+@pytest.mark.parametrize("name", ["B.c", "~/B.c", "A-1/B.c/d", "../A-1", "shards/B.c"])
+def test_a_name_that_is_not_there_is_no_model_of_the_hub(folder, name):
+    said = "there is no such file or folder"
+    assert failure("relayout", name, "new", "--recipe", "mxfp4-to-bf16") == f"{name}: {said}"
+    assert in_python(name, "new", recipe="mxfp4-to-bf16").endswith(f": {said}")
+
+
 def test_a_memory_of_a_few_bytes_is_asked_about(folder):
     for options, keywords in [
         (["--to", "F"], {"target": "F"}),

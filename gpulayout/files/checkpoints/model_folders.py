@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import BinaryIO, NamedTuple
 from gpulayout.files.checkpoints import config
 from gpulayout.files.checkpoints.gguf import GGUF_ENDING, is_later_part
 from gpulayout.files.errors import FileError
-from gpulayout.files.folders import MOST_ENTRIES
+from gpulayout.files.folders import MOST_ENTRIES, refuse_folder
 from gpulayout.files.new_file import PARTIAL
 from gpulayout.files.other_formats import refuse_other_folder
 from gpulayout.layout.checks import counted
@@ -54,14 +55,33 @@ def model_in(folder: Path) -> Path:
     refuse_other_folder(folder)
     found = _models(folder)
     if not found:
-        raise FileError(f"{folder}: this is a folder, and none of its files ends in {ENDING}")
-    if len(found) == 1:
+        refuse_folder(folder)
+    if len(found) == 1 and not _shards_without_index(found):
         return folder / found[0]
     usual = next((f"{MODEL}{ending}" for ending in (INDEX_ENDING, ENDING) if f"{MODEL}{ending}" in found), None)
     if usual is not None:
         return folder / usual
+    if shards := _shards_without_index(found):
+        raise FileError(
+            f"{folder}: {shards[0]} is one of several shards, and their index, {MODEL}{INDEX_ENDING}, is missing: is "
+            "the download complete?"
+        )
     names = ", ".join(str(folder / name) for name in found[:3])
+    if all(map(_OF_RANK.fullmatch, found)):
+        raise FileError(
+            f"{folder}: this folder has the files of ranks: the recipe llama-from-tp makes one model of them; or write "
+            f"one of them, such as {names}"
+        )
     raise FileError(f"{folder}: this folder has {counted(len(found), 'model')}: write one of them, such as {names}")
+
+
+_SHARD = re.compile(r".*-[0-9]{5}-of-([0-9]{5})\.safetensors", re.IGNORECASE | re.DOTALL)
+_OF_RANK = re.compile(r".*rank[-_]?[0-9]+.*\.safetensors", re.IGNORECASE | re.DOTALL)
+
+
+def _shards_without_index(names: Sequence[str]) -> list[str]:
+    """Those that are a part of a model in several files, by their names."""
+    return [name for name in names if (found := _SHARD.fullmatch(name)) and int(found[1]) > 1]
 
 
 def _models(folder: Path) -> list[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -182,7 +183,23 @@ def check_is_checkpoint(path: Path) -> None:
     other = other_model(path.name)
     if other is not None:
         raise FileError(f"{path}: this is {other.name}: {other.read} makes a model of it that can be read")
+    if not os.path.lexists(path):
+        raise FileError(f"{path}: there is no such file or folder{_how_to_download(path)}")
     raise FileError(f"{path}: the name of a model ends in {ENDING}, {INDEX_ENDING} or {GGUF_ENDING}")
+
+
+_ON_A_HUB = re.compile(r"(https?:/+(?:huggingface\.co|hf\.co)/)?(\w[\w.-]*/\w[\w.-]*)(?(1)(?:/.*)?)")
+
+
+def _how_to_download(path: Path) -> str:
+    """What to run first where a name may be that of a model on a hub, A/B; nothing for others."""
+    with contextlib.suppress(ValueError, OSError):  # Python's callers are told whole paths
+        path = path.relative_to(Path.cwd())
+    found = _ON_A_HUB.fullmatch(path.as_posix())
+    if found is None or (found[1] is None and path.parent.exists()):
+        return ""
+    folder = found[2].rpartition("/")[2]
+    return f"; a model of the hub is downloaded first: hf download {found[2]} --local-dir {folder}"
 
 
 def check_is_new_checkpoint(path: Path, source: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.files.checkpoints.model_folders import is_model_folder, model_in
-from tests.support.command_line import run
+from tests.support.command_line import failure, refusal, run
 from tests.support.model_files import NEEDS_SAFETENSORS
 
 pytestmark = NEEDS_SAFETENSORS
@@ -205,3 +205,64 @@ def test_a_link_in_the_new_folder_never_leads_to_what_is_read(hub, tmp_path, lin
         with pytest.raises(ValueError, match="input and output are the same file"):
             gl.relayout_file(hub, new, tensors={"a": "scale=2"}, overwrite=True)
         assert (hub / name).read_bytes() == before
+
+
+# ---- folders in which something else is --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", [[FIRST, SECOND], [SECOND], [FIRST, SECOND, "consolidated.safetensors"]])
+def test_shards_without_their_index_are_no_model(hub, tmp_path, left):
+    os.unlink(hub / INDEX)
+    save(hub / "consolidated.safetensors", c=np.ones(1))
+    for name in {FIRST, SECOND, "consolidated.safetensors"} - {*left}:
+        os.unlink(hub / name)
+    said = f"{left[0]} is one of several shards, and their index, {INDEX}, is missing: is the download complete?"
+    if len(left) == 3:
+        said = said.replace(left[0], FIRST)
+    assert failure("relayout", hub, tmp_path / "new", "--tensor", ".*=keep") == f"{hub}: {said}"
+    save(hub / "model.safetensors", whole=np.ones(1))
+    assert model_in(hub) == hub / "model.safetensors"
+
+
+def test_the_only_shard_of_one_needs_no_index(tmp_path):
+    name = "model-00001-of-00001.safetensors"
+    save(tmp_path / name, a=np.ones(1))
+    assert model_in(tmp_path) == tmp_path / name
+
+
+@pytest.mark.parametrize("names", ["model-rank-{}-part-0.safetensors", "rank{}.safetensors"])
+def test_files_of_ranks_are_called_so(tmp_path, names):
+    for rank in range(2):
+        save(tmp_path / names.format(rank), a=np.ones(1))
+    said = failure("relayout", tmp_path, tmp_path / "new", "--recipe", "bf16-to-fp8-blocks")
+    assert said.startswith(f"{tmp_path}: this folder has the files of ranks: the recipe llama-from-tp makes one model")
+    assert str(tmp_path / names.format(0)) in said
+
+
+@pytest.mark.parametrize("main", [None, "0abc", "gone", "../snapshots/0abc"])
+def test_a_folder_of_the_hubs_cache_leads_to_its_snapshot(hub, tmp_path, main):
+    cache = tmp_path / "models--A--B"
+    for name in ("refs", "blobs", "snapshots"):
+        (cache / name).mkdir(parents=True)
+    for commit in ("0abb", "0abc"):
+        os.symlink(hub, cache / "snapshots" / commit)
+    if main is not None:
+        (cache / "refs" / "main").write_text(main + "\n")
+    snapshot = cache / "snapshots" / ("0abc" if main == "0abc" else "0abb")
+    said = f"{cache}: this is a folder of a hub's cache: write the snapshot in it, {snapshot}"
+    assert failure("relayout", cache, tmp_path / "new", "--recipe", "bf16-to-fp8-blocks") == said
+    assert said in refusal("show", cache)
+    with pytest.raises(ValueError, match="of a hub's cache"):
+        gl.relayout_file(cache, tmp_path / "new", recipe="bf16-to-fp8-blocks")
+    run("relayout", snapshot, tmp_path / "new", "--tensor", ".*=keep")
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "consolidated.00.pth", "flax_model.msgpack"])
+def test_a_folder_with_a_model_in_another_format_gets_the_line_of_python(tmp_path, name):
+    (tmp_path / name).write_bytes(bytes(100))
+    (tmp_path / "training_args.bin").write_bytes(bytes(10))
+    said = failure("relayout", tmp_path, tmp_path / "new", "--recipe", "bf16-to-fp8-blocks")
+    assert said.startswith(
+        f"{tmp_path}: this is a folder, and none of its files ends in .safetensors or .npy; {name} is"
+    )
+    assert ".save_file(" in said and said.endswith(" makes a model of it that can be read")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,7 +66,7 @@ def _show(recipe: Recipe) -> None:
         *(("read by", str(each)) for each in recipe.readers),
         *(("note", each) for each in recipe.notes),
         *(("expects", _expectation(each)) for each in recipe.expectations),
-        *(("requires", each["that"]) for each in recipe.content.get("requires", ())),
+        *(("refused", _why(each["why"], recipe)) for each in recipe.content.get("requires", ())),
         *((f"{name}=", " or ".join(texts) or "must be given") for name, texts in recipe.definitions.items()),
         *([("files", recipe.output)] if recipe.output is not None else []),
         *([("reads files", recipe.content["input"])] if "input" in recipe.content else []),
@@ -74,6 +75,10 @@ def _show(recipe: Recipe) -> None:
     for name, value in facts:
         lines = click.wrap_text(printable(value), WIDTH).splitlines() or [""]
         click.echo("\n".join(f"{label:{width}}{line}" for label, line in zip([name] + [""] * len(lines), lines)))
+    if checks := recipe.content.get("check", ()):
+        click.echo("\nchecked, of tensors whose whole names fit:")
+        for each in checks:
+            _show_table({key: _why(value, recipe) if key == "why" else value for key, value in each.items()})
     click.echo("\nrules, for tensors whose whole names fit:")
     for each in recipe.content.get("tensor", ()):
         _show_table(each)
@@ -81,6 +86,11 @@ def _show(recipe: Recipe) -> None:
         click.echo("\nnew tensors, for each one whose whole name fits:")
         for each in constants:
             _show_table(each)
+
+
+def _why(text: str, recipe: Recipe) -> str:
+    """Why values are refused, with those that the caller gives, and the names of others in capital letters."""
+    return re.sub(r"\$\{([^{}]*)\}", lambda found: str(recipe.given.get(found[1], found[1].upper())), text)
 
 
 def _show_table(said: Mapping[str, Any]) -> None:

@@ -40,6 +40,8 @@ def plan_by_recipe(
     def planned(path: Path, **values: Any) -> CheckpointPlan:
         known = recipe.values(found, inputs=len(source.inputs), **values)
         recipe.check_values(known)
+        for each in recipe.tensor_checks(known) if not values.get("rank") else ():  # once for all ranks
+            each.check(source, [rule for own in sets[:1] for rule in own.rules])
         sets_of_all = (*sets[:1], recipe.rules(known), *sets[1:])
         return plan_relayout(source, path, sets_of_all, scales=scales, constants=recipe.constants(known), **options)
 

@@ -146,7 +146,7 @@ def same_in_all(model: Model, name: str) -> Found:
             f"'{re.escape(name)}=along=0', or that it is left out, '...=drop'"
         )
     for each in found[1:]:
-        if str(each[1]) != str(first[1]) or not _equal_bytes(first, each):
+        if str(each[1]) != str(first[1]) or not equal_bytes(first, each):
             raise LayoutError(
                 f"{tensor_text(name)} is {first[1]} in {first[0].path} and {each[1]} in {each[0].path}, and not the "
                 "same there: a rule must say along which axis they are to be joined, such as "
@@ -155,7 +155,7 @@ def same_in_all(model: Model, name: str) -> Found:
     return first
 
 
-def _equal_bytes(one: Found, other: Found) -> bool:
+def equal_bytes(one: Found, other: Found) -> bool:
     """True for two tensors of the same bytes, which are read."""
     starts = range(0, one[1].nbytes, COMPARED)
     return all(

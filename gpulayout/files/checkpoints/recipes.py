@@ -27,6 +27,11 @@ why = 'Marlin has 4 bits'
 that = 'ranks <= heads'
 why = '${heads} heads are too few for ${ranks} ranks'
 
+[[check]]                                # of the old tensors, see `tensor_checks`
+match = '.*\.q_proj\.weight'
+rows = 'heads * head_dim'
+why = '${heads} heads of ${head_dim} each'
+
 [config]                                 # of the new config.json
 remove = ['quantization_config']
 set = { torch_dtype = 'bfloat16' }
@@ -59,6 +64,7 @@ from gpulayout.files.checkpoints.constants import Constant, constant_of
 from gpulayout.files.checkpoints.maps import MAP_KEYS, content_of, rules_in
 from gpulayout.files.checkpoints.recipe_values import RecipeValues
 from gpulayout.files.checkpoints.rules import RuleSet
+from gpulayout.files.checkpoints.tensor_checks import TensorCheck, check_of, problem_of
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
@@ -76,6 +82,7 @@ _KEYS = {
     "expects": dict,
     "config": dict,
     "requires": list,
+    "check": list,
     "constant": list,
     **MAP_KEYS,
 }
@@ -170,6 +177,18 @@ class Recipe:
         for each in self.content.get("requires", ()):
             if not values.expression(each["that"]):
                 raise LayoutError(f"{self.shown}: {values.filled(each['why'])}")
+
+    def tensor_checks(self, values: RecipeValues) -> list[TensorCheck]:
+        """What the old tensors must be for these values."""
+        return [
+            check_of(
+                values.filled({key: value for key, value in each.items() if key != "when"}),
+                values.expression(each["rows"]) if "rows" in each else None,
+                f"check {number} of {self.shown}",
+            )
+            for number, each in enumerate(self.content.get("check", ()), 1)
+            if values.expression(each.get("when", "1"))
+        ]
 
     def ranks(self, values: RecipeValues) -> int:
         """How many new files there are."""
@@ -288,6 +307,8 @@ def _check(content: Mapping[str, Any], shown: str) -> None:
     for each in content.get("requires", ()):
         if not isinstance(each, dict) or {*each} != {"that", "why"} or not _are_texts(each.values()):
             problem = f"requires has {value_text(each)}, not the texts that and why"
+    for each in content.get("check", ()):
+        problem = problem_of(each) or problem
     for each in content.get("constant", ()):
         if not isinstance(each, dict):
             problem = f"a constant is {value_text(each)}, not a table"

@@ -133,6 +133,39 @@ def test_they_are_renamed_and_stay_in_the_shard_of_their_tensor(model):
         ("when = 'kind == 1'", "when = 1", "when is 1, not an expression"),
         ("that = 'layers >= 2'", "that = 'layers > 3'", r"the recipe .*: 3 layers \(num_layers\) are too few"),
         ("that = 'layers >= 2'", "that = 2", "requires has .*, not the texts that and why"),
+        ("[[requires]]", "[[check]]", "a check is .*, not a table with match and why"),
+        (
+            "[[requires]]\nthat",
+            "[[check]]\nmatch='.'\nrow",
+            r"a check has 'row' .*: its keys are match, when, rows, only",
+        ),
+        ("[[requires]]\nthat = 'layers >= 2'", "[[check]]\nmatch='.'\nrows=2", "a check has 'rows' 2: its keys are"),
+        (
+            "[[requires]]\nthat = 'layers >= 2'",
+            "[[check]]\nmatch='.'\nonly=[2]",
+            r"only \[2\], which is not a list of t",
+        ),
+        (
+            "[[requires]]\nthat = 'layers >= 2'",
+            "[[check]]\nmatch='('",
+            "check 1 of the recipe .* is not a regular expression",
+        ),
+        ("[[requires]]\nthat", "[[check]]\nmatch='.'\nrows", "check 1 of the recipe .*: rows is .*, not a whole num"),
+        (
+            "[[requires]]\nthat",
+            "[[check]]\nmatch='.*'\nsame_as",
+            r"model.safetensors: .*, and there is no tensor 'layers >",
+        ),
+        (
+            "[[requires]]\nthat = 'layers >= 2'",
+            "[[check]]\nmatch='.*'\nonly=[]",
+            r"tensor 'layer.* is F32\[.*\]: 3 layers",
+        ),
+        (
+            "[[requires]]\nthat = 'layers >= 2'",
+            "[[check]]\nmatch='x'\nrequired=true",
+            "no tensor has the name x: 3 layers",
+        ),
         ("[[requires]]", "[[constant]]", "constant 1 of the recipe .* has that, why"),
     ],
 )
@@ -144,9 +177,10 @@ def test_what_is_wrong_is_named_before_anything_is_written(model, old, new, prob
     assert not (model / "new").exists()
 
 
-def test_the_command_shows_what_is_added_and_required(model):
+def test_the_command_shows_what_is_added_and_refused(model):
     shown = run("recipes", str(model / "made.toml")).output
-    assert re.search("^requires +layers >= 2$", shown, re.MULTILINE) and "value=0.5" in shown
+    assert re.search(r"^refused +LAYERS layers \(num_layers\) are too few$", shown, re.MULTILINE)
+    assert "value=0.5" in shown
     assert "new tensors, for each one whose whole name fits:" in shown
 
 

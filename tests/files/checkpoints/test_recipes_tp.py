@@ -13,6 +13,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.files.errors import FileError
 from gpulayout.layout.errors import LayoutError
+from tests.support.command_line import run
 from tests.support.model_files import contents, entry, raw
 from tests.support.recipe_vectors import FILES, as_bf16, as_float, even_bf16, save_folder, small_bf16
 
@@ -117,6 +118,73 @@ def test_a_missing_rank_is_refused(gone, problem, model_folder, tmp_path):
         gl.relayout_file(tmp_path / "ranks", tmp_path / "back", recipe="llama-from-tp")
 
 
+@pytest.mark.parametrize("vocab_size, gone, padded, ranks", [(100, 1, 128, 1), (64, None, 64, 2), (200, None, 256, 2)])
+def test_a_missing_last_rank_and_another_vocabulary_are_refused(
+    vocab_size, gone, padded, ranks, model_folder, tmp_path
+):
+    gl.relayout_file(model_folder("qwen2"), tmp_path / "ranks", recipe="llama-tp(ranks=2)")
+    if gone is not None:
+        rank_file(tmp_path / "ranks", gone).unlink()
+    (tmp_path / "ranks" / "config.json").write_text(json.dumps({**MODELS["qwen2"]["config"], "vocab_size": vocab_size}))
+    problem = (
+        rf"model-rank-0.*'lm_head.weight' is BF16\[64,32\], and .* size {padded // ranks}: vocab_size {vocab_size} is "
+        rf"padded to {padded}, and cut for {ranks} ranks, whose files were read: .* is a rank missing"
+    )
+    with pytest.raises(LayoutError, match=problem):
+        gl.relayout_file(tmp_path / "ranks", tmp_path / "back", recipe="llama-from-tp")
+
+
+def test_other_heads_than_the_ranks_have_are_refused_on_the_way_back(model_folder, tmp_path):
+    gl.relayout_file(model_folder("qwen2"), tmp_path / "ranks", recipe="llama-tp(ranks=2)")
+    with pytest.raises(
+        LayoutError, match=r"qkv_proj.* is BF16\[32\], .* size 48: 4 heads .* two times 4 .* of 8 \(head_d"
+    ):
+        gl.relayout_file(tmp_path / "ranks", tmp_path / "back", recipe="llama-from-tp(kv_heads=4)")
+
+
+def with_head(folder, model, head, **config):
+    """The folder of a model once more, with another lm_head, or without."""
+    tensors = source_tensors(model) | {"lm_head.weight": ("BF16", head)}
+    save_folder(
+        folder,
+        {name: each for name, each in tensors.items() if each[1] is not None},
+        {**MODELS[model]["config"], **config},
+    )
+    return folder
+
+
+def test_a_head_that_is_missing_and_not_tied_is_refused(tmp_path):
+    for number, tied in enumerate((False, None)):
+        folder = with_head(tmp_path / str(number), "llama", None, tie_word_embeddings=tied)
+        with pytest.raises(
+            LayoutError, match=r"no tensor has the name lm_head\\.weight: tie_word_embeddings is not true"
+        ):
+            gl.relayout_file(folder, tmp_path / "new", recipe="llama-tp(ranks=2)")
+    gl.relayout_file(folder, tmp_path / "new", recipe="llama-tp(ranks=2,tied=1)")
+
+
+def test_a_tied_head_that_is_there_must_be_the_embedding(tmp_path):
+    embedding = source_tensors("llama-tied")["model.embed_tokens.weight"][1]
+    for name, head in (("without", None), ("same", embedding)):
+        folder = with_head(tmp_path / name, "llama-tied", head)
+        gl.relayout_file(folder, tmp_path / f"{name}-2", recipe="llama-tp(ranks=2)")
+    for rank in range(2):
+        assert contents(rank_file(tmp_path / "same-2", rank)) == contents(rank_file(tmp_path / "without-2", rank))
+    other = embedding.copy()
+    other[-1, -1] ^= 1
+    folder = with_head(tmp_path / "other", "llama-tied", other)
+    with pytest.raises(LayoutError, match=r"'lm_head.weight' is .*'model.embed_tokens.weight', .* is not the same"):
+        gl.relayout_file(folder, tmp_path / "new", recipe="llama-tp(ranks=2)")
+    gl.relayout_file(folder, tmp_path / "dropped", recipe="llama-tp(ranks=2)", tensors={r"lm_head\.weight": "drop"})
+
+
+def test_the_list_of_recipes_says_for_people_what_is_refused():
+    shown = " ".join(run("recipes", "llama-tp(ranks=2)").output.split())
+    assert "refused HEADS heads (num_attention_heads) do not divide among 2 ranks" in shown
+    assert "refused KV_HEADS heads of k and v" in shown and "//" not in shown.partition("refused")[2].partition("=")[0]
+    assert "rows=heads * head_dim; why=HEADS heads" in shown
+
+
 def test_a_missing_part_and_a_folder_without_ranks_are_refused(model_folder, tmp_path):
     folder = model_folder("qwen2")
     gl.relayout_file(folder, tmp_path / "ranks", recipe="llama-tp(ranks=1)")
@@ -135,9 +203,24 @@ def test_a_missing_part_and_a_folder_without_ranks_are_refused(model_folder, tmp
         ("llama", 0, {}, "ranks is 0, not a number from 1"),
         ("llama", 2, {"model_type": "mixtral"}, 'model_type is "mixtral"'),
         ("llama", 2, {"quantization_config": {"bits": 4}}, "a model without it"),
-        ("llama", 2, {"vocab_size": 90}, r"resize=90->128, but tensor '.*' of shape .* has 100 along axis 0"),
-        ("llama", 2, {"vocab_size": 128}, r"resize=128->128, but tensor '.*' of shape .* has 100 along axis 0"),
-        ("llama", 2, {"head_dim": 7}, "o_proj.weight.*axis 1 of size 32 is not h x 7"),
+        ("llama", 2, {"vocab_size": 90}, r"BF16\[100,32\], and its first axis must have size 90: vocab_size is 90"),
+        ("llama", 2, {"vocab_size": 128}, "axis must have size 128: vocab_size is 128"),
+        ("llama", 2, {"head_dim": 7}, r"q_proj.weight' is BF16\[32,32\], and .* size 28: 4 heads .* of 7 \(head_dim"),
+        (
+            "llama",
+            2,
+            {"num_attention_heads": 2, "head_dim": 8},
+            r"q_proj.weight' .* size 16: 2 heads \(num_attention_h",
+        ),
+        ("llama", 2, {"num_key_value_heads": 4}, r"k_proj.weight' is BF16\[16,32\], .* size 32: 4 heads of k and v"),
+        ("llama", 2, {"num_key_value_heads": 1}, r"k_proj.weight' is BF16\[16,32\], .* size 8: 1 heads of k and v"),
+        ("qwen3", 2, {"head_dim": None}, r"_proj.weight' .* size \d+: 4 heads .*hidden_size // num_attention_heads"),
+        (
+            "qwen3",
+            1,
+            {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 8},
+            r"_norm.weight' is BF16\[16\], .* size 8: head_dim, or hidden_size // num_attention_heads, is 8",
+        ),
         ("llama", 2, {"num_attention_heads": None}, "num_attention_heads"),
     ],
 )

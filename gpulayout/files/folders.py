@@ -29,6 +29,16 @@ def refuse_folder(path: Path) -> None:
     raise FileError(f"{path}: this is a folder: write {which}, {', '.join(names[:MOST_NAMED])}{more}")
 
 
+def refuse_broken(path: Path) -> None:
+    """`FileError` for a name that is there and leads to no file, such as a link whose file is gone."""
+    if os.path.islink(path) and not os.path.exists(path):
+        raise FileError(
+            f"{path}: a symbolic link to {os.readlink(path)}, which does not exist: is the download complete?"
+        )
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise FileError(f"{path}: not a regular file")
+
+
 def refuse_folder_as_output(path: Path, source: object) -> None:
     """`FileError` for a folder that is to be written like a file; `source` is what becomes the new file."""
     if os.path.isdir(path):
@@ -42,7 +52,11 @@ def _why_nothing_can_be_read(folder: Path) -> str:
         return f" of a hub's cache: write the snapshot in it, {snapshots[0]}"
     nothing = ", and none of its files ends in .safetensors or .npy"
     with os.scandir(folder) as scanned:
-        files = [entry for entry in itertools.islice(scanned, MOST_ENTRIES) if entry.is_file()]
+        entries = [entry for entry in itertools.islice(scanned, MOST_ENTRIES) if not entry.is_dir()]
+    for name in sorted(entry.name for entry in entries):
+        if name.lower().endswith((*WANTED, ".gguf")):
+            refuse_broken(folder / name)
+    files = [entry for entry in entries if entry.is_file()]
     others = [(entry.stat().st_size, entry.name, other) for entry in files if (other := other_model(entry.name))]
     if not others:
         return nothing

@@ -123,6 +123,16 @@ ZARR = next(each for each in OTHER_FORMATS if each.name == "Zarr")
 ZARR_FILES = ("zarr.json", ".zarray", ".zgroup")  # one of them is in every folder of Zarr
 
 
+POINTER = b"version https://git-lfs.github.com/spec/"  # begins what git has in place of a big file
+MOST_POINTER = 1024  # bytes
+
+
+def refuse_pointer(name: str, beginning: bytes) -> None:
+    """`FileError` for a pointer of git-lfs, known by its first bytes."""
+    if beginning.startswith(POINTER):
+        raise FileError(f"{name}: this is a pointer of git-lfs, not the file itself: git lfs pull downloads it")
+
+
 def refuse_other_format(name: str, beginning: bytes) -> None:
     """`FileError` for the file of another library, known by its name or its first bytes."""
     for other in OTHER_FORMATS:

@@ -20,6 +20,8 @@ from gpulayout.files.checkpoints.gguf import METADATA_PREFIX
 from gpulayout.files.checkpoints.header import parsed_json
 from gpulayout.files.checkpoints.recipe_values import UnknownName
 from gpulayout.files.errors import FileError
+from gpulayout.files.folders import refuse_broken
+from gpulayout.files.other_formats import refuse_pointer
 from gpulayout.layout.checks import clipped, either
 from gpulayout.layout.errors import LayoutError
 
@@ -86,12 +88,12 @@ def read_config(folder: Path) -> Config:
 def _object(path: Path) -> dict[str, Any] | None:
     if not os.path.lexists(path):
         return None
-    if not path.is_file():
-        raise FileError(f"{path}: not a regular file")
+    refuse_broken(path)
     with open(path, "rb") as stream:
         text = stream.read(MOST_CONFIG + 1)
     if len(text) > MOST_CONFIG:
         raise FileError(f"{path}: it has more than {MOST_CONFIG} bytes")
+    refuse_pointer(str(path), text)
     fields = parsed_json(str(path), text, "it")
     if not isinstance(fields, dict):
         raise FileError(f"{path}: it is not a JSON object")

@@ -20,9 +20,9 @@ from typing import BinaryIO, NamedTuple
 from gpulayout.files.checkpoints import config
 from gpulayout.files.checkpoints.gguf import GGUF_ENDING, is_later_part
 from gpulayout.files.errors import FileError
-from gpulayout.files.folders import MOST_ENTRIES, refuse_folder
+from gpulayout.files.folders import MOST_ENTRIES, refuse_broken, refuse_folder
 from gpulayout.files.new_file import PARTIAL
-from gpulayout.files.other_formats import refuse_other_folder
+from gpulayout.files.other_formats import MOST_POINTER, refuse_other_folder, refuse_pointer
 from gpulayout.layout.checks import counted
 
 MODEL = "model"
@@ -61,6 +61,7 @@ def model_in(folder: Path) -> Path:
     usual = next((f"{MODEL}{ending}" for ending in (INDEX_ENDING, ENDING) if f"{MODEL}{ending}" in found), None)
     if usual is not None:
         return folder / usual
+    refuse_broken(folder / f"{MODEL}{INDEX_ENDING}")
     if shards := _shards_without_index(found):
         raise FileError(
             f"{folder}: {shards[0]} is one of several shards, and their index, {MODEL}{INDEX_ENDING}, is missing: is "
@@ -100,10 +101,20 @@ def _files(folder: Path) -> list[str]:
 
 def other_files(folder: Path, new: Path) -> list[OtherFile]:
     """The files that a new folder gets from an old one beside the model and the config."""
-    names = [name for name in _files(folder) if not name.startswith(".") and PARTIAL not in name]
+    with os.scandir(folder) as scanned:
+        listed = sorted(each.name for each in itertools.islice(scanned, MOST_ENTRIES) if not each.is_dir())
+    names = [name for name in listed if not name.startswith(".") and PARTIAL not in name]
     configs = (config.NAME, config.OF_GPTQ, config.OF_AWQ)
     kept = [name for name in names if not name.lower().endswith(_LEFT_OUT) and name not in configs]
-    return [OtherFile(new / name, None, folder / name) for name in kept]
+    return [copy_of(folder / name, new) for name in kept]
+
+
+def copy_of(file: Path, new: Path) -> OtherFile:
+    """A file of the old folder in the new one; `FileError` for a name without its file, and for a pointer to one."""
+    refuse_broken(file)
+    if file.stat().st_size <= MOST_POINTER:
+        refuse_pointer(str(file), file.read_bytes())
+    return OtherFile(new / file.name, None, file)
 
 
 def write_other(file: OtherFile, stream: BinaryIO) -> None:

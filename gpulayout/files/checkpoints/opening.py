@@ -25,8 +25,8 @@ from gpulayout.files.checkpoints.header import Contents, StoredTensor, parsed_js
 from gpulayout.files.checkpoints.model_folders import ENDING, INDEX_ENDING, is_model_folder, model_in
 from gpulayout.files.checkpoints.rank_files import rank_files
 from gpulayout.files.errors import FileError
-from gpulayout.files.folders import refuse_folder, refuse_folder_as_output
-from gpulayout.files.other_formats import other_model
+from gpulayout.files.folders import refuse_broken, refuse_folder, refuse_folder_as_output
+from gpulayout.files.other_formats import POINTER, other_model, refuse_pointer
 from gpulayout.files.standard_streams import opened
 from gpulayout.layout.checks import clipped, counted, value_text
 
@@ -152,6 +152,8 @@ def open_checkpoint(paths: Sequence[Path], stage: Stage = untold, ranks: str | N
 
 
 def _contents(path: Path, stream: BinaryIO) -> Contents:
+    refuse_pointer(str(path), stream.read(len(POINTER)))
+    stream.seek(0)
     return (read_gguf if is_gguf(path) else read_contents)(str(path), stream)
 
 
@@ -170,6 +172,7 @@ def _files_of(path: Path, files: Mapping[str, str]) -> list[Path]:
     shards = [path.parent / name for name in sorted({*files.values()})]
     missing = [shard.name for shard in shards if not shard.exists()]
     if missing:
+        refuse_broken(path.parent / missing[0])
         more = f": {len(missing)} of its {len(shards)} shards are missing" if len(missing) > 1 else ""
         raise FileError(f"{path}: the index names {value_text(missing[0])}, which is not beside it{more}")
     return shards
@@ -219,6 +222,7 @@ def read_index(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         text = b"".join(itertools.islice(chunks, MOST_INDEX // CHUNK + 1))
     if len(text) > MOST_INDEX:
         raise FileError(f"{path}: the index has more than {MOST_INDEX} bytes")
+    refuse_pointer(str(path), text)
     index = parsed_json(str(path), text, "the index")
     files = index.pop("weight_map", None) if isinstance(index, dict) else None
     if not isinstance(files, dict) or not all(isinstance(each, str) for each in files.values()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,6 +41,7 @@ from gpulayout.files.checkpoints.model_folders import (
     INDEX_ENDING,
     OtherFile,
     check_new_folder,
+    copy_of,
     other_files,
 )
 from gpulayout.files.checkpoints.opening import (
@@ -261,8 +263,8 @@ def whole_folder(plan: CheckpointPlan, source: Path, old: Path, new: Path) -> Ch
     """
     others = [*plan.others]
     if not others:  # the config stays as it is
-        names = [name for name in (config.NAME, config.OF_GPTQ, config.OF_AWQ) if (old / name).is_file()]
-        others = [OtherFile(new / name, None, old / name) for name in names]
+        names = [name for name in (config.NAME, config.OF_GPTQ, config.OF_AWQ) if os.path.lexists(old / name)]
+        others = [copy_of(old / name, new) for name in names]
     if source.is_dir():
         others += other_files(old, new)
     return replace(plan, others=tuple(others))

@@ -266,3 +266,58 @@ def test_a_folder_with_a_model_in_another_format_gets_the_line_of_python(tmp_pat
         f"{tmp_path}: this is a folder, and none of its files ends in .safetensors or .npy; {name} is"
     )
     assert ".save_file(" in said and said.endswith(" makes a model of it that can be read")
+
+
+# ---- downloads that are not complete -----------------------------------------------------------------------------
+
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{64 * 'a'}\nsize 9876543210\n"
+RECIPE = ["--recipe", "bf16-to-fp8-blocks"]
+
+
+@pytest.mark.parametrize("options", [["--tensor", ".*=keep"], RECIPE])
+@pytest.mark.parametrize("name", [FIRST, SECOND, INDEX, "config.json", "tokenizer.json", "merges.txt"])
+def test_a_pointer_of_git_lfs_is_an_error_and_is_not_copied(hub, tmp_path, name, options):
+    (hub / name).write_text(POINTER)
+    if options is RECIPE:
+        options = [*RECIPE, "--allow-unmatched"]  # no tensor here is one of attention
+    said = f"{hub / name}: this is a pointer of git-lfs, not the file itself: git lfs pull downloads it"
+    assert failure("relayout", hub, tmp_path / "new", *options) == said
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_gguf_file_that_is_a_pointer(tmp_path):
+    (tmp_path / "a.gguf").write_text(POINTER)
+    said = failure("relayout", tmp_path / "a.gguf", tmp_path / "new.safetensors", "--tensor", ".*=keep")
+    assert said.startswith(f"{tmp_path / 'a.gguf'}: this is a pointer of git-lfs")
+
+
+def test_small_files_that_only_speak_of_git_lfs_are_copied(hub, tmp_path):
+    (hub / "README.md").write_text(f"A pointer:\n{POINTER}")
+    gl.relayout_file(hub, tmp_path / "new", tensors={})
+    assert (tmp_path / "new" / "README.md").read_text().endswith(POINTER)
+
+
+@pytest.mark.parametrize("name", [FIRST, INDEX, "config.json", "tokenizer.json", "merges.txt", "pytorch_model.bin"])
+def test_a_link_whose_file_is_gone_is_an_error_where_it_is_wanted(hub, tmp_path, name):
+    os.unlink(hub / name)
+    os.symlink(tmp_path / "blob", hub / name)
+    if name == "pytorch_model.bin":
+        run("relayout", hub, tmp_path / "new", "--tensor", ".*=keep")
+        return
+    said = f"{hub / name}: a symbolic link to {tmp_path / 'blob'}, which does not exist: is the download complete?"
+    assert failure("relayout", hub, tmp_path / "new", "--tensor", ".*=keep") == said
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.gguf"])
+def test_the_only_model_is_a_link_whose_file_is_gone(tmp_path, name):
+    (tmp_path / "in").mkdir()
+    os.symlink("blob", tmp_path / "in" / name)
+    said = failure("relayout", tmp_path / "in", tmp_path / "new", *RECIPE)
+    assert said == f"{tmp_path / 'in' / name}: a symbolic link to blob, which does not exist: is the download complete?"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no such files here")
+def test_what_is_neither_a_file_nor_a_folder_is_not_copied_in_silence(hub, tmp_path):
+    os.mkfifo(hub / "pipe")
+    assert failure("relayout", hub, tmp_path / "new", "--tensor", ".*=keep") == f"{hub / 'pipe'}: not a regular file"

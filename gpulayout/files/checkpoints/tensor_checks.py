@@ -20,7 +20,7 @@ from gpulayout.files.checkpoints.model import Found, equal_bytes
 from gpulayout.files.checkpoints.name_regex import NameRegex, Template, template_of
 from gpulayout.files.checkpoints.opening import Checkpoint
 from gpulayout.files.checkpoints.rules import Rule
-from gpulayout.layout.checks import clipped, either, value_text
+from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
 
 KEYS: Mapping[str, type] = {
@@ -63,7 +63,8 @@ class TensorCheck(NamedTuple):
                 found.setdefault(tensor.name, []).append((shard, tensor))
         fitting = {name: match for name in found if (match := self.match.fullmatch(name))}
         if self.required and not fitting:
-            raise LayoutError(f"{source.name}: no tensor has the name {self.match.pattern}: {self.why}")
+            name = self.match.pattern.replace("\\.", ".")
+            raise LayoutError(f"{source.name}: no tensor has the name {name}: {self.why}")
         for name, match in fitting.items():
             if any(rule.match.fullmatch(name) for rule in own):
                 continue
@@ -76,7 +77,7 @@ class TensorCheck(NamedTuple):
         shard, tensor = found
         who = f"{shard.path}: {tensor_text(tensor.name)} is {tensor}"
         if self.only is not None and tensor.dtype not in self.only:
-            raise LayoutError(f"{who}{f', not {either([*self.only])}' if self.only else ''}: {self.why}")
+            raise LayoutError(f"{who}: {self.why}")
         if self.rows is not None and tensor.dimensions[:1] != (self.rows,):
             raise LayoutError(f"{who}, and its first axis must have size {self.rows}: {self.why}")
 

@@ -11,6 +11,7 @@ import pytest
 
 from gpulayout.files.checkpoints.recipes import read_recipe, recipes
 from tests.support.command_line import run
+from tests.support.gguf_files import gguf_model, u32, words
 from tests.support.model_files import contents
 from tests.support.recipe_cases import awq_layer
 from tests.support.recipe_vectors import block_scales, even_bf16, fp8_codes, save_folder
@@ -45,6 +46,37 @@ def others():
     return {name: ("BF16", even_bf16(shape, number)) for number, (name, shape) in enumerate(shapes.items())}
 
 
+GGUF_NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "model.layers": "blk",
+    "self_attn.o_proj": "attn_output",
+    "self_attn": "attn",
+    "mlp": "ffn",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "_proj": "",
+}
+
+
+def save_gguf(folder, tensors):
+    """A Llama as llama.cpp stores it: other names, and the halves of each head of q and k take turns."""
+    stored = {}
+    for name, (dtype, array) in tensors.items():
+        heads = {"q": 4, "k": 2}.get(name[-len("q_proj.weight")])
+        if "_proj" in name and heads:
+            array = array.reshape(heads, 2, -1, array.shape[-1]).swapaxes(1, 2).reshape(array.shape)
+        for old, new in GGUF_NAMES.items():
+            name = name.replace(old, new)
+        stored[re.sub(r"(attn|ffn)\.", r"\1_", name)] = (dtype, array.shape, array.tobytes())
+    keys = [words("general.architecture", "llama"), u32("llama.attention.head_count", 4)]
+    folder.mkdir()
+    (folder / "llama.gguf").write_bytes(gguf_model(stored, [*keys, u32("llama.attention.head_count_kv", 2)]))
+    (folder / "config.json").write_text(json.dumps(LLAMA))
+    (folder / "tokenizer.json").write_text("{}")
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The models that the page begins with, and all that its commands make of them."""
@@ -59,6 +91,7 @@ def folder(tmp_path_factory):
     layer, *_ = awq_layer(np.random.default_rng(0))
     layer = {name: ("F16" if array.dtype == np.float16 else "I32", array) for name, array in layer.items()}
     save_folder(folder / "Llama-AWQ", layer, {**LLAMA, "quantization_config": AWQ})
+    save_gguf(folder / "Llama-GGUF", plain | others())
     for _, old, new, *options in COMMANDS:
         run("relayout", folder / old, folder / new, *options)
     return folder
@@ -70,7 +103,7 @@ def tensors(folder):
 
 def test_each_command_makes_a_whole_folder(folder):
     made = {new for _, _, new, *_ in COMMANDS}
-    assert len(COMMANDS) == len(made) >= 7
+    assert len(COMMANDS) == len(made) >= 8
     for name in made:
         assert {"config.json", "tokenizer.json"} < {each.name for each in (folder / name).iterdir()}
 
@@ -84,6 +117,11 @@ def test_fp8_becomes_plain_numbers(folder):
         right = (codes * np.repeat(np.repeat(scales, 128, 0), 128, 1)).astype(ml_dtypes.bfloat16)
         assert new[name] == ("BF16", (n, k), right.tobytes())
     assert json.loads((folder / "DeepSeek-BF16" / "config.json").read_text()) == LLAMA
+
+
+def test_a_gguf_file_becomes_the_model_of_transformers(folder):
+    assert tensors(folder / "Llama-of-GGUF") == tensors(folder / "Llama")
+    assert json.loads((folder / "Llama-of-GGUF" / "config.json").read_text()) == LLAMA
 
 
 def test_ranks_become_the_model_that_they_were_made_of(folder):

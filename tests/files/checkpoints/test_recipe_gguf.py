@@ -143,11 +143,17 @@ def test_the_numbers_of_heads_come_from_the_file_the_caller_or_config_json(tmp_p
         ({"keys": [*KEYS[:1], u32("llama.attention.head_count", 3)]}, "axis 0 of size 32 is not 3 x d x 2"),
         ({"more": {"blk.0.ffn_gate_exps.weight": ("F32", (1, 1, 1), b"1234")}}, "'blk.0.ffn_gate_exps.weight'"),
         (
-            {"more": {"blk.1.attn_v.weight": ("Q6_K", (256,), bytes(210))}},
-            r"tensor 'blk.1.attn_v.weight' is Q6_K\[256\], blocks",
+            {"more": {"output.weight": ("Q6_K", (256,), bytes(210))}, "tied": True},
+            r"'output.weight' is Q6_K\[256\]: this recipe reads .* hold Q6_K too: take the F16, BF16 or Q8_0 file",
         ),
-        ({"more": {"blk.1.attn_v.weight": ("Q4_1", (32,), bytes(20))}}, "'blk.1.attn_v.weight"),
-        ({"more": {"blk.1.attn_v.weight": ("MXFP4", (32,), bytes(17))}}, "'blk.1.attn_v.weight"),
+        (
+            {"more": {"blk.1.attn_v.weight": ("Q4_1", (32,), bytes(20))}},
+            r"'blk.1.attn_v.weight_step' is F16\[1\]: a part of Q4_1, which this recipe does not read: take the F16",
+        ),
+        (
+            {"more": {"blk.1.attn_v.weight": ("MXFP4", (32,), bytes(17))}},
+            r"'blk.1.attn_v.weight_scale' is F8_E8M0\[1\]: this recipe reads F32",
+        ),
     ],
 )
 def test_other_models_are_refused(tmp_path, change, problem):
@@ -155,6 +161,38 @@ def test_other_models_are_refused(tmp_path, change, problem):
     with pytest.raises(gl.LayoutError, match=problem):
         relayout(tmp_path, file)
     assert not (tmp_path / "out.safetensors").exists()
+
+
+HIDDEN_SIZE = f'"hidden_size": {HIDDEN}'
+
+
+@pytest.mark.parametrize("kind", ["BF16", "Q8_0"])
+def test_a_config_that_contradicts_the_head_is_refused(tmp_path, kind):
+    def says(text):
+        (tmp_path / "config.json").write_text("{" + text + "}")
+
+    tied, wanted = llama(kind, layers=1, tied=True)
+    for text in ('"tie_word_embeddings": false', HIDDEN_SIZE):
+        says(text)
+        with pytest.raises(
+            gl.LayoutError, match=r"no tensor has the name output.weight: .* is not true in config.json"
+        ):
+            relayout(tmp_path, tied)
+    for text in ("", '"tie_word_embeddings": true'):
+        says(text)
+        check(relayout(tmp_path, tied), wanted)
+    other, wanted = llama(kind, layers=1)
+    for text in ("", HIDDEN_SIZE, '"tie_word_embeddings": false'):
+        says(text)
+        check(relayout(tmp_path, other), wanted)
+    says('"tie_word_embeddings": true')
+    with pytest.raises(gl.LayoutError, match=r"'output.weight.* 'token_embd.weight.* is not the same: tie_word_embed"):
+        relayout(tmp_path, other)
+
+
+def test_a_rule_of_the_callers_is_for_what_the_recipe_does_not_read(tmp_path):
+    file, wanted = llama("F16", layers=1, tied=True, more={"output.weight": ("Q6_K", (256,), bytes(210))})
+    check(relayout(tmp_path, file, tensors={r"output\.weight": "drop"}), wanted)
 
 
 def test_a_gguf_file_is_not_for_the_other_recipes(tmp_path):

@@ -157,7 +157,7 @@ def test_a_head_that_is_missing_and_not_tied_is_refused(tmp_path):
     for number, tied in enumerate((False, None)):
         folder = with_head(tmp_path / str(number), "llama", None, tie_word_embeddings=tied)
         with pytest.raises(
-            LayoutError, match=r"no tensor has the name lm_head\\.weight: tie_word_embeddings is not true"
+            LayoutError, match=r"no tensor has the name lm_head.weight: tie_word_embeddings is not true"
         ):
             gl.relayout_file(folder, tmp_path / "new", recipe="llama-tp(ranks=2)")
     gl.relayout_file(folder, tmp_path / "new", recipe="llama-tp(ranks=2,tied=1)")
@@ -176,6 +176,18 @@ def test_a_tied_head_that_is_there_must_be_the_embedding(tmp_path):
     with pytest.raises(LayoutError, match=r"'lm_head.weight' is .*'model.embed_tokens.weight', .* is not the same"):
         gl.relayout_file(folder, tmp_path / "new", recipe="llama-tp(ranks=2)")
     gl.relayout_file(folder, tmp_path / "dropped", recipe="llama-tp(ranks=2)", tensors={r"lm_head\.weight": "drop"})
+
+
+def test_ranks_whose_head_contradicts_the_config_are_refused(model_folder, tmp_path):
+    gl.relayout_file(model_folder("llama-tied"), tmp_path / "tied", recipe="llama-tp(ranks=1)")
+    shutil.rmtree(tmp_path / "old")
+    gl.relayout_file(model_folder("qwen2"), tmp_path / "untied", recipe="llama-tp(ranks=2)")
+    with pytest.raises(
+        LayoutError, match=r"no tensor has the name model.embed_tokens.weight: tie_word_embeddings is n"
+    ):
+        gl.relayout_file(tmp_path / "tied", tmp_path / "back", recipe="llama-from-tp(tied=0)")
+    with pytest.raises(LayoutError, match=r"'model.embed_tokens.weight' is .*: tie_word_embeddings is true"):
+        gl.relayout_file(tmp_path / "untied", tmp_path / "back", recipe="llama-from-tp(tied=1)")
 
 
 def test_the_list_of_recipes_says_for_people_what_is_refused():

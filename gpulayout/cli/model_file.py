@@ -32,11 +32,12 @@ from gpulayout.files.checkpoints.rule_text import FLAGS, split_at_equals, why_no
 from gpulayout.files.errors import OutputExistsError
 from gpulayout.files.results import TensorReport, checkpoint_relayout
 from gpulayout.files.standard_streams import File
-from gpulayout.layout.checks import counted
+from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.requests.arithmetic import OPTIONS
 
+MOST_NOT_COPIED = 3  # names of files
 COLUMNS = ("tensor", "before", "after", "new name", "taken as", "what happens")
 
 
@@ -180,6 +181,7 @@ class ModelCommand:
                     "output": str(self.move.target),
                     "files": [str(file.path) for file in plan.files],
                     "other_files": [str(file.path) for file in plan.others],
+                    "not_copied": plan.not_copied,
                     "remarks": [*plan.warnings, *plan.remarks],
                     "dry_run": seconds is None,
                     "seconds": seconds,
@@ -190,31 +192,46 @@ class ModelCommand:
                 }
             )
         if seconds is None:
-            has_ranks = plan.index is None and len(plan.files) > 1
-            rows = [
-                (
-                    printable(_with_others(tensor)),
-                    tensor.before,
-                    tensor.after if tensor.after != tensor.before else "",
-                    printable(tensor.new_name or "") if tensor.new_name != tensor.name else "",
-                    "" if tensor.kind is None else f"{tensor.kind} ({tensor.known_by})",
-                    _what_happens(tensor),
-                    *([tensor.file.name if tensor.file else ""] if has_ranks else []),
-                )
-                for tensor in tensors
-            ]
-            columns = (*COLUMNS, "file") if has_ranks else COLUMNS
-            print_columns(columns, rows, left=columns, below=("new name",))
+            _print_tensors(plan, tensors)
         moved = f"{summary(plan.changes)}; {counted(work.bytes_written, 'byte')} of elements"
         lines = [
             f"{printable(str(self.move.target))}  {moved}",
             *map(printable, taken_as(plan.changes)),
             *map(printable, copied_siblings(plan)),
+            *map(printable, _not_copied(plan.not_copied)),
             *map(printable, plan.remarks),
             *(f"fits no tensor: {printable(rule)}" for rule in plan.unmatched),
             "dry run: nothing was written" if seconds is None else f"written in {seconds:.2f} s, including the disk",
         ]
         print_remark("\n".join(lines))
+
+
+def _print_tensors(plan: CheckpointPlan, tensors: Sequence[TensorReport]) -> None:
+    """The table of a dry run."""
+    has_ranks = plan.index is None and len(plan.files) > 1
+    rows = [
+        (
+            printable(_with_others(tensor)),
+            tensor.before,
+            tensor.after if tensor.after != tensor.before else "",
+            printable(tensor.new_name or "") if tensor.new_name != tensor.name else "",
+            "" if tensor.kind is None else f"{tensor.kind} ({tensor.known_by})",
+            _what_happens(tensor),
+            *([tensor.file.name if tensor.file else ""] if has_ranks else []),
+        )
+        for tensor in tensors
+    ]
+    columns = (*COLUMNS, "file") if has_ranks else COLUMNS
+    print_columns(columns, rows, left=columns, below=("new name",))
+
+
+def _not_copied(names: Sequence[str]) -> list[str]:
+    """That a new folder has fewer files than the old one, in a line."""
+    if not names:
+        return []
+    shown = [clipped(name, 80) for name in names[:MOST_NOT_COPIED]]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return [f"not copied: {', '.join(shown)}{more}"]
 
 
 def _what_happens(tensor: TensorReport) -> str:

@@ -92,7 +92,7 @@ class CheckpointRelayout(NamedTuple):
     other_files : tuple of Path
         The config and the other files of a new folder.
     remarks : tuple of str
-        What a recipe says of its result: who reads it, and what to know.
+        What a recipe says of its result: which checks were left out, who reads it, and what to know.
     """
 
     tensors: tuple[TensorReport, ...]
@@ -114,7 +114,8 @@ def checkpoint_relayout(work: CheckpointWork, seconds: float | None) -> Checkpoi
     files = {id(change): file.path for file in work.plan.files for change in file.changes}
     tensors = tuple(tensor_report(change, files.get(id(change))) for change in work.plan.changes)
     others = tuple(each.path for each in work.plan.others)
-    return CheckpointRelayout(tensors, work.bytes_read, work.bytes_written, seconds, others, work.plan.remarks)
+    remarks = (*work.plan.warnings, *work.plan.remarks)
+    return CheckpointRelayout(tensors, work.bytes_read, work.bytes_written, seconds, others, remarks)
 
 
 def tensor_report(change: TensorPlan, file: Path | None) -> TensorReport:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpulayout.files.checkpoints import config
 from gpulayout.files.checkpoints.config import Config, read_config
-from gpulayout.files.checkpoints.gguf import GgufContents
+from gpulayout.files.checkpoints.gguf import GGUF_ENDING, METADATA_PREFIX, GgufContents, is_gguf, is_later_part
 from gpulayout.files.checkpoints.measured_tensors import Scales
 from gpulayout.files.checkpoints.model_folders import ENDING, OtherFile
 from gpulayout.files.checkpoints.opening import Checkpoint
@@ -34,6 +34,7 @@ def plan_by_recipe(
     options   of `plan_relayout`
     """
     found = replace(read_config(source.path.parent), keys=_keys(source))
+    _check_is_gguf(recipe, source, found)
     recipe.check(found)
     scales = Scales()  # those of all new files, measured once
 
@@ -94,6 +95,19 @@ def _keys(source: Checkpoint) -> Mapping[str, Any]:
     """The keys of the first GGUF file; none where there is no such file."""
     every = (shard.contents.keys for shard in source.shards if isinstance(shard.contents, GgufContents))
     return next(every, {})
+
+
+def _check_is_gguf(recipe: Recipe, source: Checkpoint, found: Config) -> None:
+    """`FileError` where a recipe is for GGUF files, and another file was taken for the model.
+
+    Who says the values of a recipe knows that there is no such file.
+    """
+    wanted = any(each.required and each.field.startswith(METADATA_PREFIX) for each in recipe.expectations)
+    if not wanted or found.keys or recipe.given:
+        return
+    beside = sorted(path for path in source.path.parent.iterdir() if is_gguf(path) and not is_later_part(path.name))
+    advice = f": write the file, {beside[0]}" if beside else f", and no file beside it ends in {GGUF_ENDING}"
+    raise FileError(f"{source.name}: this is no GGUF file, and {recipe.shown} is for such{advice}")
 
 
 def together(plans: Sequence[CheckpointPlan]) -> CheckpointPlan:

@@ -13,7 +13,7 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -107,6 +107,20 @@ def other_files(folder: Path, new: Path) -> list[OtherFile]:
     configs = (config.NAME, config.OF_GPTQ, config.OF_AWQ)
     kept = [name for name in names if not name.lower().endswith(_LEFT_OUT) and name not in configs]
     return [copy_of(folder / name, new) for name in kept]
+
+
+def not_copied(folder: Path, new: Path, read: Collection[str], others: Sequence[OtherFile]) -> list[str]:
+    """The files and folders that a new folder does not get from an old one; those with a leading dot come last.
+
+    read     the files of the model, by their names
+    others   what the new folder gets
+    """
+    known = {*read, *(each.path.name for each in others)}
+    with os.scandir(folder) as scanned:
+        listed = [each for each in itertools.islice(scanned, MOST_ENTRIES) if each.name not in known]
+    folders = [f"{each.name}/" for each in listed if each.is_dir() and not os.path.samefile(each.path, new)]
+    files = [each.name for each in listed if not each.is_dir() and PARTIAL not in each.name]
+    return sorted([*files, *folders], key=lambda name: (name.startswith("."), name.endswith("/"), name))
 
 
 def copy_of(file: Path, new: Path) -> OtherFile:

@@ -89,7 +89,7 @@ class ModelMove:
             check_is_new_checkpoint(path, checkpoint.path)
             plan = planner(checkpoint, path, overwrite=self.overwrite, stage=stage)
             if path != self.target:
-                plan = whole_folder(plan, self.sources[0], checkpoint.path.parent, path.parent)
+                plan = whole_folder(plan, self.sources[0], checkpoint, path.parent)
                 check_whole_folder(plan, checkpoint.path.parent, path.parent, overwrite=self.overwrite)
             elif plan.others:
                 remark = f"{config.NAME} stays as it is: name a folder as OUT for a whole checkpoint"

@@ -42,6 +42,7 @@ from gpulayout.files.checkpoints.model_folders import (
     OtherFile,
     check_new_folder,
     copy_of,
+    not_copied,
     other_files,
 )
 from gpulayout.files.checkpoints.opening import (
@@ -100,6 +101,7 @@ class CheckpointPlan:
     index       the text of the new index; None for one file
     siblings    the tensors that are parameters of others
     others      files beside the model, of a whole folder
+    not_copied  other files of the old folder, and folders in it, by their names
     remarks     what users are told of the result
     warnings    what they are told also where they want to hear nothing
     scales      those that are measured
@@ -113,6 +115,7 @@ class CheckpointPlan:
     siblings: Siblings
     scales: Scales = field(default_factory=Scales)
     others: tuple[OtherFile, ...] = ()
+    not_copied: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -255,19 +258,22 @@ def check_outputs(source: Checkpoint, path: Path, *, overwrite: bool) -> None:
             check_new_file(path.parent / shard.path.name, shard.path, overwrite=overwrite)
 
 
-def whole_folder(plan: CheckpointPlan, source: Path, old: Path, new: Path) -> CheckpointPlan:
+def whole_folder(plan: CheckpointPlan, named: Path, source: Checkpoint, new: Path) -> CheckpointPlan:
     """A plan with the files that a new folder gets beside the model.
 
-    source   as the caller names it: other files than the config come from a folder only
-    old, new   the folders of the two models
+    named   the old model as the caller names it: other files than the config come from a folder only
+    new     the new folder
     """
-    others = [*plan.others]
+    others, old = [*plan.others], source.path.parent
+    left: list[str] = []
     if not others:  # the config stays as it is
         names = [name for name in (config.NAME, config.OF_GPTQ, config.OF_AWQ) if os.path.lexists(old / name)]
         others = [copy_of(old / name, new) for name in names]
-    if source.is_dir():
+    if named.is_dir():
         others += other_files(old, new)
-    return replace(plan, others=tuple(others))
+        read = {path.name for path in (*source.paths, *(shard.path for shard in source.shards))}
+        left = not_copied(old, new, read, others)
+    return replace(plan, others=tuple(others), not_copied=tuple(left))
 
 
 def check_whole_folder(plan: CheckpointPlan, old: Path, new: Path, *, overwrite: bool) -> None:

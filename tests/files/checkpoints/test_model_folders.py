@@ -268,6 +268,21 @@ def test_a_folder_with_a_model_in_another_format_gets_the_line_of_python(tmp_pat
     assert ".save_file(" in said and said.endswith(" makes a model of it that can be read")
 
 
+def test_the_report_says_what_was_not_copied(hub, tmp_path):
+    (hub / ".cache").mkdir()
+    (hub / "consolidated.safetensors").write_text("")
+    command = ["relayout", hub, tmp_path / "new", "--tensor", ".*=keep", "--overwrite"]
+    for options in (["--dry-run"], []):
+        lines = run(*command, *options).stdout.splitlines()
+        assert "not copied: consolidated.safetensors, model.gguf, pytorch_model.bin and 3 more" in lines
+    said = json.loads(run(*command, "--json").stdout)
+    assert said["not_copied"][3:] == ["original/", ".gitattributes", ".cache/"]
+    inside = ["relayout", tmp_path / "new", tmp_path / "new" / "inside", "--tensor", ".*=keep"]
+    assert "not copied" not in run(*inside).stdout
+    whole = run("relayout", hub, tmp_path / "whole.safetensors", "--tensor", ".*=keep")
+    assert "not copied" not in whole.stdout
+
+
 # ---- downloads that are not complete -----------------------------------------------------------------------------
 
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{64 * 'a'}\nsize 9876543210\n"

@@ -327,6 +327,8 @@ def test_that_there_is_no_config_is_said_on_stderr_also_to_those_who_want_to_hea
     assert done.stderr == f"gpulayout: note: {said}\n"
     if "--json" in options:
         assert json.loads(done.stdout)["remarks"][0] == said
+    again = gl.relayout_file(model / "hub", model / "again", recipe=recipe)
+    assert again.remarks[0] == said
 
 
 def test_a_folder_does_not_get_the_name_of_a_file_of_another_format(model):

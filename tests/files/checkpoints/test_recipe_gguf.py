@@ -9,9 +9,9 @@ import pytest
 import gpulayout as gl
 from gpulayout.files.checkpoints.header import DTYPES
 from gpulayout.files.errors import FileError
-from tests.support.command_line import run
+from tests.support.command_line import failure, run
 from tests.support.gguf_files import gguf_model, q4_0, q8_0, u32, values, words
-from tests.support.model_files import contents
+from tests.support.model_files import contents, model
 
 HEADS, KV_HEADS, HEAD, HIDDEN, MIDDLE, WORDS = 4, 2, 8, 64, 96, 40
 KEYS = [
@@ -220,6 +220,17 @@ def test_a_folder_becomes_a_folder(tmp_path):
         gl.relayout_file(tmp_path / "in", tmp_path / "out2", recipe="gguf-to-llama")
     (tmp_path / "in/y.gguf").rename(tmp_path / "in/y-00002-of-00002.gguf")
     gl.relayout_file(tmp_path / "in", tmp_path / "out2", recipe="gguf-to-llama")
+
+
+def test_a_folder_whose_model_is_no_gguf_file_says_so(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(model({"a": ("F32", (2, 3))}, None))
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "num_attention_heads": 4}')
+    said = f"{tmp_path / 'model.safetensors'}: this is no GGUF file, and the recipe gguf-to-llama is for such"
+    paths = tmp_path, tmp_path / "new", "--recipe", "gguf-to-llama"
+    assert failure("relayout", *paths) == f"{said}, and no file beside it ends in .gguf"
+    for name in ("x-00002-of-00002.gguf", "x-00001-of-00002.gguf"):
+        (tmp_path / name).write_bytes(b"")
+    assert failure("relayout", *paths) == f"{said}: write the file, {tmp_path / 'x-00001-of-00002.gguf'}"
 
 
 def test_the_command_line(tmp_path):

@@ -190,6 +190,15 @@ def test_ranks_whose_head_contradicts_the_config_are_refused(model_folder, tmp_p
         gl.relayout_file(tmp_path / "untied", tmp_path / "back", recipe="llama-from-tp(tied=1)")
 
 
+def test_ranks_without_a_head_are_refused(model_folder, tmp_path):
+    gl.relayout_file(model_folder("llama"), tmp_path / "ranks", recipe="llama-tp(ranks=1)")
+    file = rank_file(tmp_path / "ranks", 0)
+    gl.relayout_file(file, tmp_path / "x.safetensors", tensors={r"lm_head\.weight": "drop"})
+    (tmp_path / "x.safetensors").replace(file)
+    with pytest.raises(LayoutError, match=r"no tensor has the name lm_head.weight: each rank has it"):
+        gl.relayout_file(tmp_path / "ranks", tmp_path / "back", recipe="llama-from-tp")
+
+
 def test_the_list_of_recipes_says_for_people_what_is_refused():
     shown = " ".join(run("recipes", "llama-tp(ranks=2)").output.split())
     assert "refused HEADS heads (num_attention_heads) do not divide among 2 ranks" in shown

@@ -68,7 +68,7 @@ class NewFiles:
             with contextlib.suppress(OSError):
                 if os.path.samestat(os.stat(path), status):
                     os.unlink(os.path.realpath(path))
-        for old, aside in self._kept:
+        for old, aside in reversed(self._kept):  # an index behind the shards that it names
             with contextlib.suppress(OSError):
                 os.replace(aside, old)
 

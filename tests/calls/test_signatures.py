@@ -15,7 +15,7 @@ import gpulayout as gl
 PACKAGE = pathlib.Path(gl.__file__).parent
 KEYWORDS = [*gl.ArithmeticOptions.__annotations__]
 # Each overload is there for a result of another kind.  Fewer lines are welcome; more need a reason.
-MOST_OVERLOAD_LINES = 164
+MOST_OVERLOAD_LINES = 170  # a model's move has two: with rules, and by a recipe
 
 
 def is_overload(node):

@@ -59,10 +59,10 @@ def test_python_code_finds_every_element():
 
 def test_the_random_layouts_have_everything_that_a_table_can_have():
     tables = [gl.stride_table(shape) for shape in random_shapes()]
-    assert len(tables) > 100
-    assert sum(bool(table.numbers) for table in tables) > 20 and sum(table.is_strided for table in tables) > 20
-    assert sum(len(digits) > 1 for table in tables for digits in table.numbers) > 5
-    assert sum(shape.layout.tail_padding_alignment > 1 for shape in random_shapes()) > 10
+    assert len(tables) > 50
+    assert sum(bool(table.numbers) for table in tables) > 10 and sum(table.is_strided for table in tables) > 10
+    assert sum(len(digits) > 1 for table in tables for digits in table.numbers) > 2
+    assert sum(shape.layout.tail_padding_alignment > 1 for shape in random_shapes()) > 5
 
 
 def large_indices(shape):

@@ -23,7 +23,7 @@ torch = pytest.importorskip("torch")
 
 HIDDEN, HEADS, KV_HEADS, HEAD, VOCABULARY = 256, 8, 4, 32, 96
 MLP, EXPERT, EXPERTS, CHOSEN, SHARED, CRITIC = 256, 32, 16, 4, 64, 40
-GROUP = 32  # inputs that share a factor
+GROUP = 16  # inputs that share a factor: every layer has several groups
 Q, KV = HEADS * HEAD, KV_HEADS * HEAD
 TORCH = {
     "u8": torch.uint8,

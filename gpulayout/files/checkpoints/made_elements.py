@@ -5,7 +5,6 @@ They lie in a file without a name, so that all that reads old files reads them t
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 import tempfile
@@ -20,6 +19,7 @@ from gpulayout.files.elements import write_at
 from gpulayout.layout.errors import LayoutError
 
 MOST_MADE = 1 << 20  # bytes that are not zero, of one tensor
+_FILES: dict[bytes, BinaryIO] = {}  # by their element; open as long as the process lives
 
 
 def made(path: Path, name: str, dtype: str, sizes: Sequence[int], bits: int, element: bytes = b"\0") -> TensorBox:
@@ -45,6 +45,7 @@ def _stream(element: bytes, nbytes: int) -> BinaryIO:
     return stream
 
 
-@functools.cache
 def _file(element: bytes) -> BinaryIO:
-    return tempfile.TemporaryFile(prefix="gpulayout-")
+    if element not in _FILES:
+        _FILES.setdefault(element, tempfile.TemporaryFile(prefix="gpulayout-"))
+    return _FILES[element]

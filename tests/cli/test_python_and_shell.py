@@ -87,7 +87,9 @@ def test_a_dry_run_says_what_will_be_done_and_writes_nothing(folder, files, keyw
         found = json.loads(run("relayout", *files, *options, "--dry-run", "--json").stdout)
         assert found["dry_run"] and found["seconds"] is None
         if "tensors" in found:
-            assert found["tensors"] == [json.loads(json.dumps(each._asdict(), default=os.path.relpath)) for each in dry.tensors]
+            assert found["tensors"] == [
+                json.loads(json.dumps(each._asdict(), default=os.path.relpath)) for each in dry.tensors
+            ]
             assert found["bytes_written"] == dry.bytes_written
         else:
             assert (found["plan"]["source"], found["plan"]["target"]) == (

@@ -5,7 +5,7 @@ import os
 import pytest
 
 import gpulayout as gl
-from benchmarks import catalogue_side, joined_models_side, model_files_side
+from benchmarks import catalogue_side, joined_models_side, model_files_side, recipes_side
 
 
 def test_every_contender_writes_the_same_tensors_and_is_timed(tmp_path, monkeypatch):
@@ -56,3 +56,18 @@ def test_joins_stacks_and_cuts_are_timed_beside_loops_that_write_the_same(tmp_pa
         names = ["cp", "gpulayout", "gpulayout --memory 512M", "numpy loop"]
         assert [each["name"] for each in task["results"]] == names and len(model_files_side.table(task)) == 6
     assert os.listdir(tmp_path) == []
+
+
+def test_recipes_are_measured_on_small_models(monkeypatch, tmp_path):
+    pytest.importorskip("safetensors")
+    sizes = {"HIDDEN": 256, "INNER": 256, "HEADS": 4, "KV_HEADS": 2, "VOCABULARY": 64}
+    for name, size in sizes.items():
+        monkeypatch.setattr(recipes_side, name, size)
+    monkeypatch.setattr(
+        recipes_side, "TASKS", [task for task in recipes_side.TASKS if task[0].startswith(("llama", "gptq"))]
+    )
+    monkeypatch.setattr(model_files_side, "CACHES", tmp_path / "none")
+    found = recipes_side.measured(tmp_path, 1, 512, 1)
+    assert [task["task"] for task in found["tasks"]] == ["llama-tp(ranks=2)", "llama-from-tp"]
+    assert {each["name"] for each in found["tasks"][0]["results"]} == {"cp", "gpulayout", "gpulayout --memory 512M"}
+    assert [*tmp_path.iterdir()] == []

@@ -63,9 +63,8 @@ def test_recipes_are_measured_on_small_models(monkeypatch, tmp_path):
     sizes = {"HIDDEN": 256, "INNER": 256, "HEADS": 4, "KV_HEADS": 2, "VOCABULARY": 64}
     for name, size in sizes.items():
         monkeypatch.setattr(recipes_side, name, size)
-    monkeypatch.setattr(
-        recipes_side, "TASKS", [task for task in recipes_side.TASKS if task[0].startswith(("llama", "gptq"))]
-    )
+    monkeypatch.setattr(recipes_side, "TASKS", [task for task in recipes_side.TASKS if task[0].startswith("llama")])
+    monkeypatch.setattr(model_files_side.os, "sync", lambda: None)  # other programs may have much to write
     monkeypatch.setattr(model_files_side, "CACHES", tmp_path / "none")
     found = recipes_side.measured(tmp_path, 1, 512, 1)
     assert [task["task"] for task in found["tasks"]] == ["llama-tp(ranks=2)", "llama-from-tp"]

@@ -348,7 +348,7 @@ def _misfit_of_plain(own: Any, given: Given, *, assign: bool) -> Iterator[str]:
 
 
 def _way_for_plain(own: Any, given: Given, note: Note) -> str:
-    """What to do about a plain tensor of a model that is none of those from which a packed one is made."""
+    """The advice for a plain tensor of the model that the file cannot make packed."""
     with contextlib.suppress(TypeError):
         if own.numel() * own.element_size() == note.packed.nbytes:
             as_own = stored_plain(own)

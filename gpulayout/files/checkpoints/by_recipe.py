@@ -17,6 +17,7 @@ from gpulayout.files.checkpoints.opening import Checkpoint
 from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_relayout
 from gpulayout.files.checkpoints.recipes import Recipe
 from gpulayout.files.checkpoints.rules import RuleSet
+from gpulayout.files.checkpoints.tensor_checks import check_tensors
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import value_text
 
@@ -41,8 +42,8 @@ def plan_by_recipe(
     def planned(path: Path, **values: Any) -> CheckpointPlan:
         known = recipe.values(found, inputs=len(source.inputs), **values)
         recipe.check_values(known)
-        for each in recipe.tensor_checks(known) if not values.get("rank") else ():  # once for all ranks
-            each.check(source, [rule for own in sets[:1] for rule in own.rules])
+        if not values.get("rank"):  # once for all ranks
+            check_tensors(source, recipe.tensor_checks(known), [rule for own in sets[:1] for rule in own.rules])
         sets_of_all = (*sets[:1], recipe.rules(known), *sets[1:])
         return plan_relayout(source, path, sets_of_all, scales=scales, constants=recipe.constants(known), **options)
 
@@ -80,9 +81,9 @@ def _configs(path: Path, text: bytes | None) -> tuple[OtherFile, ...]:
 
 
 def _kept_modules(plan: CheckpointPlan, found: Config) -> list[str]:
-    """The modules with matrices of wide floats in the new model, which a config must list as not quantised.
+    """The modules that keep wide weights, which the new config must list as not quantised.
 
-    Engines take the last layer for one of its own also where its weight is that of the embedding.
+    Where the embeddings are tied, no tensor shows the last layer, but engines still look for it in the list.
     """
     new = [each for each in plan.changes if each.name and each.stored.dtype in WIDE and not each.is_measured]
     names = [str(each.name) for each in new if len(each.stored.dimensions) > 1 and each.stored.note is None]
@@ -100,14 +101,14 @@ def _keys(source: Checkpoint) -> Mapping[str, Any]:
 def _check_is_gguf(recipe: Recipe, source: Checkpoint, found: Config) -> None:
     """`FileError` where a recipe is for GGUF files, and another file was taken for the model.
 
-    Who says the values of a recipe knows that there is no such file.
+    A caller who gives the values of a recipe needs no GGUF file.
     """
     wanted = any(each.required and each.field.startswith(METADATA_PREFIX) for each in recipe.expectations)
     if not wanted or found.keys or recipe.given:
         return
     beside = sorted(path for path in source.path.parent.iterdir() if is_gguf(path) and not is_later_part(path.name))
     advice = f": write the file, {beside[0]}" if beside else f", and no file beside it ends in {GGUF_ENDING}"
-    raise FileError(f"{source.name}: this is no GGUF file, and {recipe.shown} is for such{advice}")
+    raise FileError(f"{source.name}: this is not a GGUF file, and {recipe.shown} needs one{advice}")
 
 
 def together(plans: Sequence[CheckpointPlan]) -> CheckpointPlan:
@@ -122,5 +123,5 @@ def together(plans: Sequence[CheckpointPlan]) -> CheckpointPlan:
 
 
 def _warnings(found: Config) -> tuple[str, ...]:
-    """That checks were left out, if they were."""
-    return () if found.is_there else (f"{found.shown}, so nothing was checked that only it says",)
+    """A line for each check that was skipped."""
+    return () if found.is_there else (f"{found.shown}, so the checks that need it were skipped",)

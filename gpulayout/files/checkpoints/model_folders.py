@@ -9,7 +9,6 @@ folder gets the new model, the config, and copies of all other files but those o
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import re
 import shutil
@@ -20,7 +19,7 @@ from typing import BinaryIO, NamedTuple
 from gpulayout.files.checkpoints import config
 from gpulayout.files.checkpoints.gguf import GGUF_ENDING, is_later_part
 from gpulayout.files.errors import FileError
-from gpulayout.files.folders import MOST_ENTRIES, refuse_broken, refuse_folder
+from gpulayout.files.folders import refuse_broken, refuse_folder
 from gpulayout.files.new_file import PARTIAL
 from gpulayout.files.other_formats import MOST_POINTER, refuse_other_folder, refuse_pointer
 from gpulayout.layout.checks import counted
@@ -96,13 +95,13 @@ def _models(folder: Path) -> list[str]:
 
 def _files(folder: Path) -> list[str]:
     with os.scandir(folder) as scanned:
-        return sorted(each.name for each in itertools.islice(scanned, MOST_ENTRIES) if each.is_file())
+        return sorted(each.name for each in scanned if each.is_file())
 
 
 def other_files(folder: Path, new: Path) -> list[OtherFile]:
     """The files that a new folder gets from an old one beside the model and the config."""
     with os.scandir(folder) as scanned:
-        listed = sorted(each.name for each in itertools.islice(scanned, MOST_ENTRIES) if not each.is_dir())
+        listed = sorted(each.name for each in scanned if not each.is_dir())
     names = [name for name in listed if not name.startswith(".") and PARTIAL not in name]
     configs = (config.NAME, config.OF_GPTQ, config.OF_AWQ)
     kept = [name for name in names if not name.lower().endswith(_LEFT_OUT) and name not in configs]
@@ -117,7 +116,7 @@ def not_copied(folder: Path, new: Path, read: Collection[str], others: Sequence[
     """
     known = {*read, *(each.path.name for each in others)}
     with os.scandir(folder) as scanned:
-        listed = [each for each in itertools.islice(scanned, MOST_ENTRIES) if each.name not in known]
+        listed = [each for each in scanned if each.name not in known]
     folders = [f"{each.name}/" for each in listed if each.is_dir() and not os.path.samefile(each.path, new)]
     files = [each.name for each in listed if not each.is_dir() and PARTIAL not in each.name]
     return sorted([*files, *folders], key=lambda name: (name.startswith("."), name.endswith("/"), name))

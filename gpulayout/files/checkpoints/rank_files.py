@@ -5,14 +5,12 @@ model-rank-0-part-0.safetensors  model-rank-0-part-1.safetensors  model-rank-1-p
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from gpulayout.files.errors import FileError
-from gpulayout.files.folders import MOST_ENTRIES
 from gpulayout.layout.checks import counted
 
 _NUMBERS = {"${rank}": r"(?P<rank>[0-9]{1,9})", "${part}": r"(?P<part>[0-9]{1,9})"}
@@ -29,7 +27,7 @@ def rank_files(folder: Path, names: str) -> list[list[Path]]:
         )
     pattern = re.compile("".join(_NUMBERS.get(each, re.escape(each)) for each in re.split(r"(\$\{\w+\})", names)))
     with os.scandir(folder) as scanned:
-        listed = sorted(each.name for each in itertools.islice(scanned, MOST_ENTRIES) if each.is_file())
+        listed = sorted(each.name for each in scanned if each.is_file())
     found: dict[int, dict[int, Path]] = {}
     for match in filter(None, map(pattern.fullmatch, listed)):
         numbers = {key: int(text) for key, text in match.groupdict().items()}

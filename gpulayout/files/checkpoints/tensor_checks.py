@@ -52,19 +52,17 @@ class TensorCheck(NamedTuple):
     required: bool
     why: str
 
-    def check(self, source: Checkpoint, own: Sequence[Rule]) -> None:
-        """`LayoutError` for the first tensor of a checkpoint that is something else.
+    def check(self, who: str, found: Mapping[str, Sequence[Found]], own: Sequence[Rule]) -> None:
+        """`LayoutError` for the first tensor that is something else.
 
-        own   rules of the caller, whose tensors are the caller's
+        who     the checkpoint, for messages
+        found   its tensors by name, one for each input
+        own     rules of the caller, who answers for the tensors that they fit
         """
-        found: dict[str, list[Found]] = {}
-        for shard in source.shards:
-            for tensor in shard.contents.tensors:
-                found.setdefault(tensor.name, []).append((shard, tensor))
         fitting = {name: match for name in found if (match := self.match.fullmatch(name))}
         if self.required and not fitting:
             name = self.match.pattern.replace("\\.", ".")
-            raise LayoutError(f"{source.name}: no tensor has the name {name}: {self.why}")
+            raise LayoutError(f"{who}: no tensor has the name {name}: {self.why}")
         for name, match in fitting.items():
             if any(rule.match.fullmatch(name) for rule in own):
                 continue
@@ -90,6 +88,16 @@ class TensorCheck(NamedTuple):
         for one, two in zip(found[name], others):
             if str(one[1]) != str(two[1]) or not equal_bytes(one, two):
                 raise LayoutError(f"{who}, and {tensor_text(other)}, {two[1]}, is not the same: {self.why}")
+
+
+def check_tensors(source: Checkpoint, checks: Sequence[TensorCheck], own: Sequence[Rule]) -> None:
+    """`LayoutError` for the first tensor of a checkpoint that is not as a check wants it."""
+    found: dict[str, list[Found]] = {}
+    for shard in source.shards:
+        for tensor in shard.contents.tensors:
+            found.setdefault(tensor.name, []).append((shard, tensor))
+    for each in checks:
+        each.check(source.name, found, own)
 
 
 def problem_of(said: Any) -> str:

@@ -336,3 +336,14 @@ def test_the_only_model_is_a_link_whose_file_is_gone(tmp_path, name):
 def test_what_is_neither_a_file_nor_a_folder_is_not_copied_in_silence(hub, tmp_path):
     os.mkfifo(hub / "pipe")
     assert failure("relayout", hub, tmp_path / "new", "--tensor", ".*=keep") == f"{hub / 'pipe'}: not a regular file"
+
+
+def test_no_file_of_a_large_folder_is_left_out(hub, tmp_path):
+    for number in range(12_000):
+        (hub / f"cache-{number}").mkdir()
+    names = {f"tokens-{number}.json" for number in range(20)}
+    for name in names:
+        (hub / name).write_text(name)
+    done = gl.relayout_file(hub, tmp_path / "new", tensors={})
+    assert names < {each.name for each in (tmp_path / "new").iterdir()}
+    assert names < {each.name for each in done.other_files}

@@ -225,7 +225,7 @@ def test_a_folder_becomes_a_folder(tmp_path):
 def test_a_folder_whose_model_is_no_gguf_file_says_so(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(model({"a": ("F32", (2, 3))}, None))
     (tmp_path / "config.json").write_text('{"model_type": "llama", "num_attention_heads": 4}')
-    said = f"{tmp_path / 'model.safetensors'}: this is no GGUF file, and the recipe gguf-to-llama is for such"
+    said = f"{tmp_path / 'model.safetensors'}: this is not a GGUF file, and the recipe gguf-to-llama needs one"
     paths = tmp_path, tmp_path / "new", "--recipe", "gguf-to-llama"
     assert failure("relayout", *paths) == f"{said}, and no file beside it ends in .gguf"
     for name in ("x-00002-of-00002.gguf", "x-00001-of-00002.gguf"):

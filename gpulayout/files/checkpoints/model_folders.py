@@ -166,7 +166,8 @@ def check_new_folder(folder: Path, old: Path, files: Sequence[Path]) -> None:
     if os.path.samefile(folder, old):
         raise FileError(f"{folder}: input and output are the same folder")
     own = {path.name for path in files}
-    left = [name for name in _files(folder) if name.lower().endswith((ENDING, INDEX_ENDING)) and name not in own]
+    of_models = ENDING, INDEX_ENDING, config.OF_GPTQ, config.OF_AWQ
+    left = [name for name in _files(folder) if name.lower().endswith(of_models) and name not in own]
     if left:
         raise FileError(
             f"{folder}: it has {left[0]}, a file of another model that a loader would read too: delete it, or name "

@@ -31,7 +31,9 @@ def rank_files(folder: Path, names: str) -> list[list[Path]]:
     found: dict[int, dict[int, Path]] = {}
     for match in filter(None, map(pattern.fullmatch, listed)):
         numbers = {key: int(text) for key, text in match.groupdict().items()}
-        found.setdefault(numbers["rank"], {})[numbers.get("part", 0)] = folder / match[0]
+        parts, path = found.setdefault(numbers["rank"], {}), folder / match[0]
+        if (first := parts.setdefault(numbers.get("part", 0), path)) is not path:
+            raise FileError(f"{path}: this and {first.name} are the same part of rank {numbers['rank']}: delete one")
     if not found:
         raise FileError(f"{folder}: this folder has no files of ranks, whose names are {names}")
     _check_all(folder, "rank", sorted(found))

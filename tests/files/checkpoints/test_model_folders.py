@@ -347,3 +347,21 @@ def test_no_file_of_a_large_folder_is_left_out(hub, tmp_path):
     done = gl.relayout_file(hub, tmp_path / "new", tensors={})
     assert names < {each.name for each in (tmp_path / "new").iterdir()}
     assert names < {each.name for each in done.other_files}
+
+
+@pytest.mark.parametrize("name", ["quantize_config.json", "quant_config.json"])
+def test_a_config_of_another_quantisation_in_the_new_folder_is_an_error(hub, tmp_path, name):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / name).write_text("{}")
+    with pytest.raises(ValueError, match=f"it has {name}, a file of another model that a loader would read too"):
+        gl.relayout_file(hub, tmp_path / "new", tensors={}, overwrite=True)
+
+
+def test_two_files_of_one_rank_are_an_error(tmp_path):
+    (tmp_path / "ranks").mkdir()
+    for name in ("model-rank-0-part-0", "model-rank-00-part-0"):
+        save(tmp_path / "ranks" / f"{name}.safetensors", a=np.ones(2, np.float32))
+    with pytest.raises(
+        ValueError, match="model-rank-00-part-0.safetensors: this and model-rank-0-part-0.* the same part of rank 0"
+    ):
+        gl.relayout_file(tmp_path / "ranks", tmp_path / "new", recipe="llama-from-tp")

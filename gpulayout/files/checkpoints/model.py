@@ -33,6 +33,8 @@ def about_tensor(name: str, lies: object) -> Iterator[None]:
     try:
         yield
     except LayoutError as error:
+        if str(error).startswith(origin):  # it was named where the tensor was read
+            raise
         raise LayoutError(f"{origin}: {error}") from None
     except TypeError as error:
         raise TypeError(f"{origin}: {error}") from None

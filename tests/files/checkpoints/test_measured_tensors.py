@@ -431,3 +431,14 @@ def test_several_new_files_share_what_is_measured(file, tmp_path, monkeypatch):
         one = tmp_path / f"{rank}.safetensors"
         gl.relayout_file(file, one, tensors=wanted)
         assert read_result(tmp_path / "new" / f"rank{rank}.safetensors")[0] == read_result(one)[0]
+
+
+def test_an_error_names_its_tensor_once(tmp_path):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    weight = np.ones((4, 4), np.float32)
+    weight[1, 2] = np.nan
+    safetensors.save_file({"a.weight": weight}, tmp_path / "a.safetensors")
+    rule = "scale=absmax/448; block=2; dtype=f8e4m3fn; scale_name={name}_scale"
+    with pytest.raises(gl.LayoutError) as caught:
+        gl.relayout_file(tmp_path / "a.safetensors", tmp_path / "b.safetensors", tensors={".*weight": rule})
+    assert str(caught.value).count("tensor 'a.weight', F32[4,4]") == 1 and "(1, 2)" in str(caught.value)

@@ -48,6 +48,10 @@ Indices
     stride_table      where every element lies: a StrideTable of Digits
     code              the same as source text for kernels: CUDA, C or Python
 
+Arrays held by many ranks
+    Sharding          which box of an array each rank holds, and in which layout
+    exchange          what goes from rank to rank between two shardings: an Exchange of Messages
+
 Where calls run
     use_backend       choose "auto", "numpy" or "cupy" for calls without an array
     use_threads       choose how many threads calls on the CPU may use
@@ -110,6 +114,9 @@ if _typing.TYPE_CHECKING:
     from gpulayout import dask as dask
     from gpulayout import torch as torch
     from gpulayout.files.relayout_file import relayout_file
+    from gpulayout.shards.exchange import Exchange, exchange
+    from gpulayout.shards.messages import Message
+    from gpulayout.shards.sharding import Sharding
 
 __all__ = [
     "ArithmeticOptions",
@@ -118,15 +125,18 @@ __all__ = [
     "COMBINE",
     "Digit",
     "ElementType",
+    "Exchange",
     "Layout",
     "LayoutError",
     "LayoutTypeError",
     "Lowered",
+    "Message",
     "PaddingValue",
     "Picture",
     "Plan",
     "Shape",
     "ShapeTextError",
+    "Sharding",
     "StrideTable",
     "Tile",
     "UNBOUNDED",
@@ -136,6 +146,7 @@ __all__ = [
     "code",
     "convert_linear",
     "delinearize",
+    "exchange",
     "interop",
     "linearize",
     "pack",
@@ -161,8 +172,12 @@ __all__ = [
 # What is imported when it is first used: import gpulayout need not wait for it.  `dask` and
 # `torch` are not in `__all__`, because `from gpulayout import *` would hide the modules of these libraries.
 _LATE = {
+    "Exchange": "gpulayout.shards.exchange:Exchange",
+    "Message": "gpulayout.shards.messages:Message",
+    "Sharding": "gpulayout.shards.sharding:Sharding",
     "catalogue": "gpulayout.catalogue",
     "dask": "gpulayout.dask",
+    "exchange": "gpulayout.shards.exchange:exchange",
     "interop": "gpulayout.interop",
     "relayout_file": "gpulayout.files.relayout_file:relayout_file",
     "torch": "gpulayout.torch",

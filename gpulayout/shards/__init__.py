@@ -1,0 +1,1 @@
+"""Which rank holds which part of an array, and what goes from rank to rank."""

@@ -1,0 +1,342 @@
+"""Exchanges: what has to go from rank to rank so that an array that is held one way is held another way.
+
+Every target box is made of boxes of the source.  A rank keeps what it holds already.  Of the ranks that hold the same
+elements, the one sends them that has sent the least so far.  All of it follows from the two shardings alone, so each
+rank finds the same messages without asking another.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from gpulayout.arrays.array_types import ArithmeticOptions
+from gpulayout.layout.checks import counted, value_text
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.frozen import cached_property
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.placement import Box, dense_shape
+from gpulayout.plans.plan import plan
+from gpulayout.shards.buffers import fill_padding, flat, new_buffer
+from gpulayout.shards.messages import Message, Sides, volume
+from gpulayout.shards.sharding import Sharding, box_text
+
+Pair = tuple[int, int]
+
+
+class Exchange:
+    """What has to go from rank to rank between two shardings of an array.  Made by `exchange`; frozen.
+
+    Attributes
+    ----------
+    source, target : Sharding
+        The array as it is held before and after.
+    ranks : int
+        How many ranks take part: those of the larger sharding.
+    messages : tuple of Message
+        What goes from one rank to another, at most one message for each pair, in the order of source and target.
+
+    Examples
+    --------
+    >>> import numpy as np, gpulayout as gl
+    >>> rows = gl.Sharding("f32[4,6]", [slice(0, 2), slice(2, 4)])
+    >>> columns = gl.Sharding("f32[4,6]{0,1}", [(..., slice(0, 3)), (..., slice(3, 6))])
+    >>> to_columns = gl.exchange(rows, columns)
+    >>> to_columns.messages
+    (<Message from rank 0 to rank 1, 24 bytes>, <Message from rank 1 to rank 0, 24 bytes>)
+    >>> array = np.arange(24, dtype=np.float32)
+    >>> to_columns.move([array[:12], array[12:]])[1]
+    array([ 3.,  9., 15., 21.,  4., 10., 16., 22.,  5., 11., 17., 23.],
+          dtype=float32)
+    """
+
+    source: Sharding
+    target: Sharding
+    _sides: Sides
+    _options: dict[str, Any]
+    _boxes: dict[Pair, tuple[Box, ...]]  # what the first rank of a pair has to bring to the second
+
+    def __init__(self, source: Sharding, target: Sharding, **options: Unpack[ArithmeticOptions]):
+        for role, side in (("source", source), ("target", target)):
+            if not isinstance(side, Sharding):
+                raise TypeError(f"{role} is {value_text(side)}: write a gl.Sharding")
+        before, after = (dense_shape(side.shape.element_type, side.shape.dimensions) for side in (source, target))
+        planned = plan(before, after, **options)
+        sides, boxes = Sides(source, target, planned.change), boxes_to_send(source, target)
+        self.__dict__.update(source=source, target=target, _sides=sides, _options=options, _boxes=boxes)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name} of an exchange cannot be changed: make another one")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(exchange, **self._options), (self.source, self.target)
+
+    def __repr__(self) -> str:
+        form = "" if self._sides.change is None else f" with {self._sides.change.arithmetic.form}"
+        return (
+            f"<Exchange of {self.source.shape} from {counted(self.source.ranks, 'rank')} to {self.target.ranks}{form}: "
+            f"{counted(len(self.messages), 'message')}>"
+        )
+
+    @property
+    def ranks(self) -> int:
+        """See the class."""
+        return max(self.source.ranks, self.target.ranks)
+
+    # ---- what goes where ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _all(self) -> dict[Pair, Message]:
+        return {pair: Message(self._sides, *pair, boxes) for pair, boxes in sorted(self._boxes.items())}
+
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """See the class."""
+        return tuple([message for (source, target), message in self._all.items() if source != target])
+
+    @cached_property
+    def _by_rank(self) -> tuple[list[list[Message]], list[list[Message]]]:
+        sends: list[list[Message]] = [[] for _ in range(self.ranks)]
+        receives: list[list[Message]] = [[] for _ in range(self.ranks)]
+        for message in self.messages:
+            sends[message.source].append(message)
+            receives[message.target].append(message)
+        return sends, receives
+
+    def sends(self, rank: int) -> tuple[Message, ...]:
+        """What a rank sends, in the order of the ranks that get it."""
+        return tuple(self._by_rank[0][self._rank(rank)])
+
+    def receives(self, rank: int) -> tuple[Message, ...]:
+        """What a rank receives, in the order of the ranks that send it."""
+        return tuple(self._by_rank[1][self._rank(rank)])
+
+    def local(self, rank: int) -> Message | None:
+        """What stays on a rank; None for nothing.  `Message.copy` brings it to its place."""
+        rank = self._rank(rank)
+        return self._all.get((rank, rank))
+
+    def _rank(self, rank: int) -> int:
+        if isinstance(rank, bool) or not hasattr(rank, "__index__"):
+            raise TypeError(f"rank is {value_text(rank)}: it is a whole number")
+        if not 0 <= rank < self.ranks:
+            raise IndexError(f"rank is {rank}, but this exchange has the ranks 0 to {self.ranks - 1}")
+        return int(rank)
+
+    def shard(self, rank: int, side: Sharding) -> Shape | None:
+        """The shape of a rank's buffer in one of the two shardings; None for none."""
+        return side.shards[rank] if rank < side.ranks else None
+
+    @cached_property
+    def digest(self) -> bytes:
+        """16 bytes that are equal for equal exchanges, in any process: what ranks compare before they send."""
+        change = self._sides.change
+        parts = [str(side) for side in (self.source, self.target)]
+        said = "\n".join(parts if change is None else [*parts, repr(change.arithmetic), repr(change.blocks)])
+        values = () if change is None else [values.tobytes() for values in change.values]
+        return hashlib.sha256(b"\0".join([said.encode(), *values])).digest()[:16]
+
+    # ---- in one process ----------------------------------------------------------------------------------------------
+
+    def new_buffer(self, rank: int, like: Any) -> Any:
+        """Memory for what a rank holds afterwards, whose padding has its value.
+
+        Parameters
+        ----------
+        rank : int
+            The rank.
+        like : array
+            An array of the library and on the device that it shall have.
+
+        Returns
+        -------
+        array or None
+            1-D; None for a rank that holds nothing afterwards.  Its elements are not set.
+        """
+        shard = self.shard(self._rank(rank), self.target)
+        return None if shard is None else new_buffer(shard, like)
+
+    def fill_padding(self, rank: int, out: Any) -> None:
+        """Give the padding in a target buffer its value, before messages arrive: they bring elements only."""
+        shard = self.shard(self._rank(rank), self.target)
+        if shard is not None:
+            fill_padding(shard, flat(out, shard, "out", writing=True))
+
+    def move(self, buffers: Sequence[Any], outs: Sequence[Any] | None = None) -> list[Any]:
+        """Carry out the exchange between buffers that this process can all reach, without messages.
+
+        Parameters
+        ----------
+        buffers : sequence of array
+            The buffer of every rank of the source; None for a rank that holds nothing.
+        outs : sequence of array, optional
+            A buffer for every rank of the target, which shares no memory with the others.
+
+        Returns
+        -------
+        list
+            The buffer of every rank of the target; None for a rank that holds nothing.
+
+        Raises
+        ------
+        LayoutError
+            For more or fewer buffers than ranks.
+        TypeError, BufferError
+            For buffers that are not those of the shards; all are checked before a byte is written.
+        """
+        given = _checked(buffers, self.source, "buffers", writing=False)
+        like = next((buffer for buffer in given if buffer is not None), None)
+        if outs is None:
+            made = [None if like is None else self.new_buffer(rank, like) for rank in range(self.target.ranks)]
+        else:
+            made = _checked(outs, self.target, "outs", writing=True)
+            for rank, out in enumerate(made):
+                if out is not None:
+                    self.fill_padding(rank, out)
+        for (source, target), message in self._all.items():
+            message.copy(given[source], made[target])
+        return made if outs is None else list(outs)
+
+
+def _checked(buffers: Sequence[Any], side: Sharding, role: str, *, writing: bool) -> list[Any]:
+    """The buffers of all ranks, flat; LayoutError, TypeError or BufferError for others."""
+    if isinstance(buffers, (str, bytes)) or not isinstance(buffers, Sequence):
+        raise TypeError(f"{role} is {value_text(type(buffers).__name__)}: write a list with a buffer for each rank")
+    if len(buffers) != side.ranks:
+        raise LayoutError(f"{role} has {counted(len(buffers), 'entry')}, but {side!r} has {side.ranks}")
+    checked: list[Any] = []
+    for rank, (buffer, shard) in enumerate(zip(buffers, side.shards)):
+        if shard is None and buffer is not None:
+            raise LayoutError(f"{role}[{rank}] is an array, but rank {rank} of {side!r} holds nothing: write None")
+        if buffer is None and shard is not None and shard.element_count:
+            raise LayoutError(f"{role}[{rank}] is None, but rank {rank} of {side!r} holds {shard}")
+        if shard is None or buffer is None:
+            checked.append(None)
+        else:
+            checked.append(flat(buffer, shard, f"{role}[{rank}]", writing=writing))
+    return checked
+
+
+def exchange(source: Sharding, target: Sharding, **options: Unpack[ArithmeticOptions]) -> Exchange:
+    """Plan what has to go from rank to rank so that an array that is held one way is held another way.
+
+    Parameters
+    ----------
+    source, target : Sharding
+        The array as it is held before and after, by as many ranks as each of them says.
+    **options
+        ``dtype=``, ``scale=`` and more change the elements on the way, as `plan` takes them: see `ArithmeticOptions`.
+        Parameters are those of the whole array.
+
+    Returns
+    -------
+    Exchange
+        The messages, and ways to carry them out.  It is the same on every rank.
+
+    Raises
+    ------
+    LayoutError
+        For shardings of arrays of other dimensions, or of other element types without `dtype`; and where an element of
+        the target is held by no rank of the source, with its index.
+
+    See Also
+    --------
+    Exchange.run : Carries it out on torch.distributed.
+    Exchange.move : Carries it out in one process.
+
+    Notes
+    -----
+    What a rank holds already stays there, so no fewer bytes could travel.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> four = gl.Sharding.by_mesh("bf16[1024,512]", {"tp": 4}, ("tp",))
+    >>> two = gl.Sharding.by_mesh("bf16[1024,512]", {"tp": 2}, (None, "tp"))
+    >>> gl.exchange(four, two)
+    <Exchange of bf16[1024,512]{1,0} from 4 ranks to 2: 6 messages>
+    """
+    return Exchange(source, target, **options)
+
+
+# ---- who sends which box ---------------------------------------------------------------------------------------------
+
+
+def boxes_to_send(source: Sharding, target: Sharding) -> dict[Pair, tuple[Box, ...]]:
+    """For pairs of ranks the boxes that the first one has to bring to the second, which may be the same."""
+    holders: dict[Box, list[int]] = {}
+    for rank, box in enumerate(source.boxes):
+        if box is not None and volume(box):
+            holders.setdefault(box, []).append(rank)
+    distinct = list(holders)
+    corners = np.array(distinct, np.int64).reshape(len(distinct), source.shape.rank, 2)
+    sent = [0] * source.ranks
+    found: dict[Pair, list[Box]] = {}
+    for rank, box in enumerate(target.boxes):
+        if box is None or not volume(box):
+            continue
+        near = [distinct[number] for number in _meeting(corners, box)]
+        for part, holding in _covering(rank, box, near, holders, target):
+            sender = rank if rank in holding else min(holding, key=lambda other: (sent[other], other))
+            sent[sender] += volume(part) * (sender != rank)
+            found.setdefault((sender, rank), []).append(part)
+    return {pair: tuple(boxes) for pair, boxes in found.items()}
+
+
+def _meeting(corners: Any, box: Box) -> list[int]:
+    """The numbers of the boxes that share elements with a box."""
+    own = np.array(box, np.int64).reshape(-1, 2)
+    meets = (corners[..., 0] < own[:, 1]) & (own[:, 0] < corners[..., 1])
+    return np.flatnonzero(meets.all(axis=1)).tolist()
+
+
+def _covering(
+    rank: int, box: Box, near: Sequence[Box], holders: dict[Box, list[int]], target: Sharding
+) -> Iterator[tuple[Box, list[int]]]:
+    """Parts that are the whole box together, and who holds each; LayoutError where nobody holds an element."""
+    common = [_common(box, other) for other in near]
+    if sum(map(volume, common)) == volume(box) and not _overlap(common):
+        yield from zip(common, (holders[other] for other in near))
+        return
+    left = [box]
+    for other in sorted(near, key=lambda other: (rank not in holders[other], other)):
+        rest: list[Box] = []
+        for piece in left:
+            part = _common(piece, other)
+            if volume(part) or not piece:
+                yield part, holders[other]
+                rest += _without(piece, part)
+            else:
+                rest.append(piece)
+        left = rest
+    if left:
+        first = ",".join(str(begin) for begin, _ in min(left))
+        raise LayoutError(
+            f"no rank of the source holds element [{first}] of {target.shape}, which is in box {box_text(box)} of rank "
+            f"{rank} of the target: the boxes of the source leave it out"
+        )
+
+
+def _common(one: Box, other: Box) -> Box:
+    return tuple([(max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other)])
+
+
+def _overlap(boxes: Sequence[Box]) -> bool:
+    """Whether two of these boxes, none of which is empty, share an element."""
+    corners = np.array(boxes, np.int64).reshape(len(boxes), -1, 2)
+    return any(len(_meeting(corners[number + 1 :], box)) for number, box in enumerate(boxes))
+
+
+def _without(box: Box, part: Box) -> list[Box]:
+    """What is left of a box without a part of it, in as few boxes as its sides need."""
+    left, rest = [], list(box)
+    for dim, ((first, last), (begin, end)) in enumerate(zip(box, part)):
+        for piece in ((first, begin), (end, last)):
+            if piece[0] < piece[1]:
+                left.append((*rest[:dim], piece, *rest[dim + 1 :]))
+        rest[dim] = (begin, end)
+    return left

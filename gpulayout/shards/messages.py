@@ -1,0 +1,345 @@
+"""Messages: what one rank sends to another, as bytes in a row.
+
+A message has a part for each box that it brings.  The bytes of a part are a buffer of their own, whose shape is its
+*wire*.  The wire is chosen so that as little as possible is copied on the way:
+
+    the box is one run of bytes on a side      its wire is that run, and no byte is staged there
+    on both sides, with the same bytes         nothing is staged anywhere
+    on neither                                 the elements without gaps, in the order of the target
+
+Elements that change do so on the side where this makes fewer bytes: the wire has the narrower type.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from gpulayout.layout.frozen import cached_property
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.move import Move
+from gpulayout.moves.pieces import relayout_pieces
+from gpulayout.moves.placement import Box, Placement
+from gpulayout.moves.windows import window_of
+from gpulayout.requests.arithmetic import ElementChange
+from gpulayout.running.request import Request, request
+from gpulayout.running.running import run_request
+from gpulayout.shards.buffers import bytes_of, flat, is_padded, new_buffer, typed
+from gpulayout.shards.sharding import Sharding
+
+
+class Sides(NamedTuple):
+    """What all messages of an exchange share.
+
+    change   of elements, for the whole array; None for none
+    """
+
+    source: Sharding
+    target: Sharding
+    change: ElementChange | None
+
+    def bits(self, source: int, target: int) -> tuple[int, int]:
+        """Bits of an element in the buffers of two ranks.  The fewer of them travel."""
+        shards = self.source.shards[source], self.target.shards[target]
+        assert shards[0] is not None and shards[1] is not None
+        return shards[0].bits_per_element, shards[1].bits_per_element
+
+    def change_of(self, box: Box) -> ElementChange | None:
+        """The change for a box: parameters have the numbers of its elements."""
+        return None if self.change is None else self.change.part(self.source.shape.dimensions, box)
+
+
+class Direct(NamedTuple):
+    """A box that is one run of bytes of a buffer: a buffer of its own, without padding."""
+
+    shape: Shape
+    first: int
+    last: int
+
+
+class MessagePart(NamedTuple):
+    """A box of a message.
+
+    Attributes
+    ----------
+    box : tuple
+        (first, last) for each dimension of the logical array.
+    wire : Shape
+        Of the bytes that travel, as a buffer of their own.
+    begin : int
+        Where these bytes begin in the message.
+    """
+
+    box: Box
+    wire: Shape
+    begin: int
+
+
+class _Way(NamedTuple):
+    """How a part leaves a buffer or comes into one.
+
+    run    the bytes of the buffer that are the part's, as they travel; None where they are moved
+    move   the request that moves them; None where they need none
+    """
+
+    run: Direct | None
+    move: Request | None
+
+
+class Message:
+    """What one rank sends to another: at most one message for each pair.  Made by `exchange`; frozen.
+
+    Attributes
+    ----------
+    source, target : int
+        The ranks.
+    nbytes : int
+        The bytes that travel.
+    parts : tuple of MessagePart
+        The boxes, and the layout of their bytes.
+    sends_directly, lands_directly : bool
+        Whether the bytes lie in one run in the source's buffer, or in the target's, as they travel: then no memory is
+        needed between.
+
+    Examples
+    --------
+    >>> import numpy as np, gpulayout as gl
+    >>> rows = gl.Sharding("f32[4,6]", [slice(0, 2), slice(2, 4)])
+    >>> columns = gl.Sharding("f32[4,6]", [(..., slice(0, 3)), (..., slice(3, 6))])
+    >>> message = gl.exchange(rows, columns).sends(0)[0]
+    >>> message
+    <Message from rank 0 to rank 1, 24 bytes>
+    >>> packed = message.pack(np.arange(12, dtype=np.float32))
+    >>> out = message.unpack(packed, np.zeros(12, np.float32))
+    >>> out.reshape(4, 3)[0]
+    array([3., 4., 5.], dtype=float32)
+    """
+
+    __slots__ = ("source", "target", "boxes", "nbytes", "_sides", "__dict__")
+
+    def __init__(self, sides: Sides, source: int, target: int, boxes: tuple[Box, ...]):
+        values = source, target, boxes, sum(wire_bytes(sides, source, target, box) for box in boxes), sides
+        for name, value in zip(self.__slots__, values):
+            object.__setattr__(self, name, value)
+
+    source: int
+    target: int
+    boxes: tuple[Box, ...]
+    nbytes: int
+    _sides: Sides
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name} of a message cannot be changed")
+
+    def __repr__(self) -> str:
+        return f"<Message from rank {self.source} to rank {self.target}, {self.nbytes} bytes>"
+
+    @cached_property
+    def _planned(self) -> list[tuple[MessagePart, _Way, _Way]]:
+        planned, begin = [], 0
+        for box in self.boxes:
+            wire, sending, landing = _planned(self._sides, self.source, self.target, box)
+            planned.append((MessagePart(box, wire, begin), sending, landing))
+            begin += wire.nbytes
+        return planned
+
+    @property
+    def parts(self) -> tuple[MessagePart, ...]:
+        """See the class."""
+        return tuple([part for part, _, _ in self._planned])
+
+    @property
+    def sends_directly(self) -> bool:
+        """See the class."""
+        return len(self._planned) == 1 and self._planned[0][1].run is not None
+
+    @property
+    def lands_directly(self) -> bool:
+        """See the class."""
+        return len(self._planned) == 1 and self._planned[0][2].run is not None
+
+    def send_view(self, buffer: Any) -> Any:
+        """The bytes of the source's buffer that travel, as uint8 over its memory; None unless `sends_directly`."""
+        run = self._planned[0][1].run if self.sends_directly else None
+        return None if run is None else self._source_bytes(buffer)[run.first : run.last]
+
+    def receive_view(self, out: Any) -> Any:
+        """The bytes of the target's buffer that arrive, as uint8 over its memory; None unless `lands_directly`."""
+        run = self._planned[0][2].run if self.lands_directly else None
+        return None if run is None else self._target_bytes(out)[run.first : run.last]
+
+    def pack(self, buffer: Any, out: Any = None) -> Any:
+        """The bytes that travel.
+
+        Parameters
+        ----------
+        buffer : array
+            The buffer of the source rank, of NumPy, CuPy or PyTorch.
+        out : array, optional
+            1-D uint8 of `nbytes` bytes, on the same device.
+
+        Returns
+        -------
+        array
+            `out`, or else 1-D uint8 of the library of `buffer`: new memory, or that of the buffer where the message
+            `sends_directly`.
+
+        Raises
+        ------
+        TypeError, BufferError
+            For a buffer that is none of the source's shard, and for another `out`.
+        """
+        if out is None and self.sends_directly:
+            return self.send_view(buffer)
+        source = flat(buffer, self._shard(self._sides.source, self.source), "buffer")
+        if out is None:
+            out = _empty_bytes(source, self.nbytes)
+        for part, way, _ in self._planned:
+            data = out[part.begin : part.begin + part.wire.nbytes]
+            if way.run is not None:
+                data[:] = bytes_of(source)[way.run.first : way.run.last]
+            elif way.move is not None:
+                run_request(way.move, source, typed(data, part.wire))
+        return out
+
+    def unpack(self, packed: Any, out: Any) -> Any:
+        """Bring bytes that arrived to their places, and write nothing else of the target's buffer.
+
+        Parameters
+        ----------
+        packed : array
+            1-D uint8 of `nbytes` bytes, as `pack` made it.
+        out : array
+            The buffer of the target rank.
+
+        Returns
+        -------
+        array
+            `out`.
+        """
+        target = flat(out, self._shard(self._sides.target, self.target), "out", writing=True)
+        for part, _, way in self._planned:
+            data = packed[part.begin : part.begin + part.wire.nbytes]
+            if way.run is not None:
+                bytes_of(target)[way.run.first : way.run.last] = data
+            elif way.move is not None:
+                run_request(way.move, typed(data, part.wire), target)
+        return out
+
+    def copy(self, buffer: Any, out: Any) -> Any:
+        """Bring the boxes from the source's buffer to the target's, both in reach of this process."""
+        source = flat(buffer, self._shard(self._sides.source, self.source), "buffer")
+        target = flat(out, self._shard(self._sides.target, self.target), "out", writing=True)
+        for box in self.boxes:
+            run_request(_between(self._sides, self.source, self.target, box), source, target)
+        return out
+
+    @staticmethod
+    def _shard(side: Sharding, rank: int) -> Shape:
+        shard = side.shards[rank]
+        assert shard is not None  # a rank that holds nothing has no messages
+        return shard
+
+    def _source_bytes(self, buffer: Any) -> Any:
+        return bytes_of(flat(buffer, self._shard(self._sides.source, self.source), "buffer"))
+
+    def _target_bytes(self, out: Any) -> Any:
+        return bytes_of(flat(out, self._shard(self._sides.target, self.target), "out", writing=True))
+
+
+def _empty_bytes(like: Any, nbytes: int) -> Any:
+    return new_buffer(Shape("u8", (nbytes,)), like)
+
+
+def inner(box: Box, whole: Box) -> Box:
+    """A box in the coordinates of another one around it."""
+    return tuple([(first - begin, last - begin) for (first, last), (begin, _) in zip(box, whole)])
+
+
+def placed(side: Sharding, rank: int, box: Box) -> Placement:
+    """Where a rank holds a box."""
+    own, shard = side.boxes[rank], side.shards[rank]
+    assert own is not None and shard is not None
+    local = inner(box, own)
+    if all(part == (0, size) for part, size in zip(local, shard.dimensions)) and not is_padded(shard):
+        return Placement.buffer(shard)
+    return Placement.part_of(shard, local)
+
+
+def wire_bytes(sides: Sides, source: int, target: int, box: Box) -> int:
+    """The bytes of a box as it travels."""
+    return -(-volume(box) * min(sides.bits(source, target)) // 8)
+
+
+def volume(box: Box) -> int:
+    """The number of elements in a box."""
+    return math.prod([max(last - first, 0) for first, last in box])
+
+
+def _run_of(side: Sharding, rank: int, box: Box) -> Direct | None:
+    """The run of bytes that a box is in a rank's buffer; None for several, and where padding is between."""
+    own, shard = side.boxes[rank], side.shards[rank]
+    assert own is not None and shard is not None
+    local = inner(box, own)
+    if all(part == (0, size) for part, size in zip(local, shard.dimensions)):
+        return None if is_padded(shard) else Direct(shard, 0, shard.nbytes)
+    window = window_of(shard, local)
+    if window is None or is_padded(window.shape):
+        return None
+    if any(part != (0, size) for part, size in zip(window.box, window.shape.dimensions)):
+        return None
+    unit = 1 if shard.is_packed else shard.itemsize
+    return Direct(window.shape, window.first * unit, window.last * unit)
+
+
+def _is_same_bytes(source: Shape, target: Shape) -> bool:
+    """Whether two shapes without padding of one array place each element at the same byte."""
+    if source == target:
+        return True
+    (piece, *others) = relayout_pieces(source, target)
+    move = piece.move
+    return (
+        not others
+        and isinstance(move, Move)
+        and all(axis.source_stride == axis.target_stride == move.itemsize for axis in move.axes)
+    )
+
+
+def _between(sides: Sides, source: int, target: int, box: Box) -> Request:
+    read, write = placed(sides.source, source, box), placed(sides.target, target, box)
+    return request(read, write, sides.change_of(box))
+
+
+def _planned(sides: Sides, source: int, target: int, box: Box) -> tuple[Shape, _Way, _Way]:
+    """The wire of a box, and how it leaves and lands."""
+    read, write = placed(sides.source, source, box), placed(sides.target, target, box)
+    sent, landed = _run_of(sides.source, source, box), _run_of(sides.target, target, box)
+    (before, after), change = sides.bits(source, target), sides.change_of(box)
+    if change is None and sent and landed and _is_same_bytes(sent.shape, landed.shape):
+        return sent.shape, _Way(sent, None), _Way(landed, None)
+    first = after <= before
+    if landed is not None and first:
+        sent = None
+    elif sent is not None and (change is None and before == after or not first):
+        landed = None
+    else:
+        sent = landed = None
+    if landed is not None:
+        wire = landed.shape
+    elif sent is not None:
+        wire = sent.shape
+    else:
+        wire = _dense((write if first else read).shape, write.shape)
+    packing = None if sent else request(read, Placement.buffer(wire), change if first else None)
+    landing = None if landed else request(Placement.buffer(wire), write, None if first else change)
+    return wire, _Way(sent, packing), _Way(landed, landing)
+
+
+def _dense(own: Shape, target: Shape) -> Shape:
+    """The elements of a box without gaps, of the type and in the bits of one shape and in the order of another."""
+    layout = own.layout
+    order = Layout(
+        target.layout.minor_to_major, element_size_in_bits=layout.element_size_in_bits, bit_order=layout.bit_order
+    )
+    return Shape(own.element_type, own.dimensions, order)

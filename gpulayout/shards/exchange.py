@@ -15,13 +15,16 @@ from typing import Any, Unpack
 import numpy as np
 
 from gpulayout.arrays.array_types import ArithmeticOptions
+from gpulayout.choices.explain import Explanation
 from gpulayout.layout.checks import counted, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.placement import Box, dense_shape
 from gpulayout.plans.plan import plan
+from gpulayout.requests.arithmetic import ElementChange
 from gpulayout.shards.buffers import fill_padding, flat, new_buffer
+from gpulayout.shards.explained import explained
 from gpulayout.shards.messages import Message, Sides, volume
 from gpulayout.shards.sharding import Sharding, box_text
 
@@ -139,6 +142,29 @@ class Exchange:
         said = "\n".join(parts if change is None else [*parts, repr(change.arithmetic), repr(change.blocks)])
         values = () if change is None else [values.tobytes() for values in change.values]
         return hashlib.sha256(b"\0".join([said.encode(), *values])).digest()[:16]
+
+    @property
+    def change(self) -> ElementChange | None:
+        """The arithmetic on the way, for the whole array; an internal, as that of a plan."""
+        return self._sides.change
+
+    def explain(self) -> Explanation:
+        """Explain in text how many messages and bytes there are, between whom, and whether fewer would do.
+
+        Examples
+        --------
+        >>> import gpulayout as gl
+        >>> rows = gl.Sharding.by_mesh("f32[4,6]", {"x": 2}, ("x",))
+        >>> gl.exchange(rows, gl.Sharding.by_mesh("f32[4,6]", {"x": 2}, (None, "x"))).explain()
+        exchange of f32[4,6]{1,0} from 2 ranks to 2
+          messages 2, of at most 2 pairs of ranks
+          bytes    48 bytes travel, the least possible; 48 bytes stay on their rank
+          balance  rank 0 sends most, 24 bytes, 1.00 times the mean; rank 0 receives most, 24 bytes, 1.00 times the mean
+          staging  0 of 2 are sent from the buffer as it lies, 2 land in the buffer as they travel
+          link     rank 0 to rank 1: 24 bytes, 1 box
+          link     rank 1 to rank 0: 24 bytes, 1 box
+        """
+        return explained(self)
 
     # ---- in one process ----------------------------------------------------------------------------------------------
 

@@ -150,6 +150,12 @@ class Message:
         return tuple([part for part, _, _ in self._planned])
 
     @property
+    def changes_first(self) -> bool:
+        """Whether elements that change do so before they travel."""
+        before, after = self._sides.bits(self.source, self.target)
+        return after <= before
+
+    @property
     def sends_directly(self) -> bool:
         """See the class."""
         return len(self._planned) == 1 and self._planned[0][1].run is not None

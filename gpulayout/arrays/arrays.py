@@ -383,11 +383,13 @@ def may_overlap(backend: Backend, array: AnyArray, written: AnyArray, other: Bac
 
 
 def check_none_overlap(
-    inputs: Sequence[tuple[Backend, AnyArray, int]], outputs: Sequence[tuple[Backend, AnyArray, int]], role: str
+    inputs: Sequence[tuple[Backend, AnyArray, int]],
+    outputs: Sequence[tuple[Backend, AnyArray, int]],
+    roles: tuple[str, str],
 ) -> None:
-    """BufferError when an output may share memory with an input or another output; each comes with its job's number.
+    """BufferError when an output may share memory with an input or another output; each comes with its number.
 
-    role   what messages call an input
+    roles   what messages call an input and an output, with {} for the number
     """
     everything = [*inputs, *outputs]
     low, high = zip(*[_byte_range(backend, array) for backend, array, _ in everything])
@@ -399,8 +401,8 @@ def check_none_overlap(
         writes = [number >= len(inputs) for number in numbers]
         found = clash([everything[number][1] for number in numbers], starts, ends, writes)
         if found:
-            roles = [f"{'out' if writes[k] else role} of job {everything[numbers[k]][2]}" for k in found]
-            raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be separate memory")
+            one, other = [roles[writes[k]].format(everything[numbers[k]][2]) for k in found]
+            raise BufferError(f"{one} and {other} overlap {where}: {other} must be separate memory")
 
 
 def _byte_range(backend: Backend, array: AnyArray) -> tuple[int, int]:

@@ -216,7 +216,8 @@ def _many(verb: str, jobs: list[Any], outs: Sequence[Any], options: ArithmeticOp
     outputs = [(job.backend, job.out, job.number) for job in opened if job.out is not None]
     if outputs:
         inputs = [(job.backend, job.array, job.number) for job in opened]
-        arrays.check_none_overlap(inputs, outputs, opened[0].request.role)
+        roles = f"{opened[0].request.role} of job {{}}", "out of job {}"
+        arrays.check_none_overlap(inputs, outputs, roles)
     for job, made in zip(opened, _executed(opened, [outs[job.number] for job in opened])):
         results[job.number] = made
     return results

@@ -15,11 +15,13 @@ from typing import Any, Unpack
 import numpy as np
 
 from gpulayout.arrays.array_types import ArithmeticOptions
+from gpulayout.arrays.arrays import check_none_overlap, open_array
 from gpulayout.choices.explain import Explanation
 from gpulayout.layout.checks import counted, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.shape import Shape
+from gpulayout.moves.backend import AnyArray, Backend
 from gpulayout.moves.placement import Box, dense_shape
 from gpulayout.plans.plan import plan
 from gpulayout.requests.arithmetic import ElementChange
@@ -220,12 +222,19 @@ class Exchange:
             made = [None if like is None else self.new_buffer(rank, like) for rank in range(self.target.ranks)]
         else:
             made = _checked(outs, self.target, "outs", writing=True)
+            read, written = _opened(given), _opened(made)
+            check_none_overlap(read, written, ("buffers[{}]", "outs[{}]"))
             for rank, out in enumerate(made):
                 if out is not None:
                     self.fill_padding(rank, out)
         for (source, target), message in self._all.items():
             message.copy(given[source], made[target])
         return made if outs is None else list(outs)
+
+
+def _opened(buffers: Sequence[Any]) -> list[tuple[Backend, AnyArray, int]]:
+    """The buffers of ranks that have one, each with its rank."""
+    return [(*open_array(buffer, "buffer"), rank) for rank, buffer in enumerate(buffers) if buffer is not None]
 
 
 def _checked(buffers: Sequence[Any], side: Sharding, role: str, *, writing: bool) -> list[Any]:

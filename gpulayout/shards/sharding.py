@@ -9,7 +9,7 @@ Several ranks may hold the same elements, and a rank may hold none.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,11 @@ from gpulayout.moves.move import check_storable
 from gpulayout.moves.placement import Box
 from gpulayout.requests.index_keys import box_of
 from gpulayout.requests.shape_arguments import as_target
+from gpulayout.shards.from_jax import boxes_of_jax_sharding
+from gpulayout.shards.from_torch import boxes_of_device_mesh, check_local, shape_of_dtensor
 
 Layouts = TargetLike | Sequence[TargetLike | None] | None
-Spec = Sequence[str | Sequence[str] | None]
+Spec = Iterable[str | Sequence[str] | None]
 
 
 class Sharding:
@@ -158,6 +160,131 @@ class Sharding:
             boxes.append(tuple(box))
         return cls(whole, boxes, layouts)
 
+    @classmethod
+    def from_jax_sharding(cls, sharding: Any, shape: ShapeLike, layouts: Layouts = None) -> Sharding:
+        """The sharding of an array of JAX.
+
+        Parameters
+        ----------
+        sharding : jax.sharding.Sharding
+            A `NamedSharding`, as `array.sharding` is, or any other whose devices are known.
+        shape : Shape or str
+            The whole array.
+        layouts
+            As for the class.
+
+        Returns
+        -------
+        Sharding
+            Ranks are devices, in the order of ``sharding.mesh.devices.flat``.
+
+        Raises
+        ------
+        LayoutError
+            For dimensions that the mesh does not divide, which JAX refuses, for unreduced axes and abstract meshes.
+        TypeError
+            For what is no sharding.
+
+        See Also
+        --------
+        by_mesh : A mesh and a `PartitionSpec` without devices, also with uneven shards.
+
+        Examples
+        --------
+        >>> import gpulayout as gl
+        >>> from types import SimpleNamespace            # in place of a sharding of JAX
+        >>> rows = SimpleNamespace(devices_indices_map=lambda sizes: {"a": (slice(0, 4),), "b": (slice(4, 8),)})
+        >>> gl.Sharding.from_jax_sharding(rows, "f32[8]").boxes
+        (((0, 4),), ((4, 8),))
+        """
+        whole = as_shape(shape)
+        return cls(whole, boxes_of_jax_sharding(sharding, whole), layouts)
+
+    @classmethod
+    def from_device_mesh(
+        cls, mesh: Any, placements: Iterable[Any], shape: ShapeLike, layouts: Layouts = None
+    ) -> Sharding:
+        """The sharding of a DTensor of PyTorch, by its mesh and its placements.
+
+        Parameters
+        ----------
+        mesh : torch.distributed.device_mesh.DeviceMesh
+            Its numbers are the ranks, in any order.  Of a slice such as ``mesh["tp"]`` only the ranks of the caller's
+            own slice hold anything: take the whole mesh, with `Replicate` for its other dimensions.
+        placements : sequence
+            For each dimension of the mesh `Shard` or `Replicate`.
+        shape : Shape or str
+            The whole tensor.
+        layouts
+            As for the class.
+
+        Returns
+        -------
+        Sharding
+            Its ranks are those of the default process group; one that is not in the mesh holds nothing.  Where a
+            dimension is cut unevenly, the last shards are shorter, or empty, as `torch.chunk` cuts.
+
+        Raises
+        ------
+        LayoutError
+            For `Partial`, whose numbers are still to be combined, for placements that leave a rank with coordinates
+            that are no box, and as many placements as the mesh has no dimensions.
+        TypeError
+            For what is no mesh, and other placements.
+
+        Notes
+        -----
+        `_StridedShard`, which PyTorch writes for tensor parallelism below FSDP, is read as PyTorch reads it.
+
+        Examples
+        --------
+        >>> import gpulayout as gl
+        >>> from types import SimpleNamespace            # in place of PyTorch's classes
+        >>> mesh = SimpleNamespace(mesh=[[0, 1], [2, 3]])
+        >>> Shard, Replicate = (type(name, (SimpleNamespace,), {}) for name in ("Shard", "Replicate"))
+        >>> tp = gl.Sharding.from_device_mesh(mesh, [Replicate(), Shard(dim=1)], "bf16[8,5]")
+        >>> [box[1] for box in tp.boxes]
+        [(0, 3), (3, 5), (0, 3), (3, 5)]
+        """
+        whole = as_shape(shape)
+        return cls(whole, boxes_of_device_mesh(mesh, placements, whole), layouts)
+
+    @classmethod
+    def from_dtensor(cls, tensor: Any, layouts: Layouts = None) -> Sharding:
+        """The sharding of a DTensor of PyTorch.  The buffer of a rank is ``tensor.to_local()``.
+
+        Parameters
+        ----------
+        tensor : torch.distributed.tensor.DTensor
+            The shape is that of the whole tensor, in the order of its strides.
+        layouts
+            As for the class: how local tensors lie, where they do not lie in that order.
+
+        Returns
+        -------
+        Sharding
+
+        Raises
+        ------
+        LayoutError
+            As for `from_device_mesh`; and for a local tensor with other sizes than the placements say, or strides in
+            another order.
+        TypeError
+            For what is no DTensor.
+
+        Examples
+        --------
+        >>> import gpulayout as gl
+        >>> gl.Sharding.from_dtensor("bf16[8,5]")
+        Traceback (most recent call last):
+            ...
+        gpulayout.LayoutTypeError: tensor is a str, not a torch.distributed.tensor.DTensor
+        """
+        whole = shape_of_dtensor(tensor)
+        boxes = boxes_of_device_mesh(tensor.device_mesh, tensor.placements, whole)
+        check_local(tensor, boxes, whole, strides=layouts is None)
+        return cls(whole, boxes, layouts)
+
     @property
     def ranks(self) -> int:
         """The number of ranks, those that hold nothing included."""
@@ -266,14 +393,20 @@ def _mesh_sizes(mesh: Mapping[str, int]) -> dict[str, int]:
 
 def _mesh_cuts(whole: Shape, sizes: Mapping[str, int], spec: Spec) -> list[tuple[str, ...]]:
     """For every dimension the axes of the mesh that cut it, each checked."""
-    if isinstance(spec, str) or not isinstance(spec, Sequence):
+    if isinstance(spec, (str, Mapping, Set)) or not isinstance(spec, Iterable):  # a PartitionSpec is no Sequence
         raise TypeError(f"spec is {value_text(spec)}: write an entry for each dimension, such as ('tp', None)")
+    if getattr(spec, "unreduced", None):
+        raise LayoutError(f"spec is {value_text(spec)}, whose numbers are still to be summed along unreduced axes")
+    spec = tuple(spec)
     if len(spec) > whole.rank:
         raise LayoutError(f"spec has {counted(len(spec), 'entry')} for {whole}, whose rank is {whole.rank}")
     cuts: list[tuple[str, ...]] = []
     seen: dict[str, int] = {}
     for dim, entry in enumerate([*spec, *[None] * (whole.rank - len(spec))]):
-        names = () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
+        names = () if entry is None else (entry,) if isinstance(entry, str) else entry
+        if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+            raise TypeError(f"spec[{dim}] is {value_text(entry)}: write the name of an axis, a tuple of names, or None")
+        names = tuple(names)
         for name in names:
             if name not in sizes:
                 raise LayoutError(f"spec[{dim}] has {value_text(name)}, but the mesh has the axes {', '.join(sizes)}")

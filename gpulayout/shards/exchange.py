@@ -166,7 +166,9 @@ class Exchange:
           link     rank 0 to rank 1: 24 bytes, 1 box
           link     rank 1 to rank 0: 24 bytes, 1 box
         """
-        return explained(self)
+        stays = [message for (source, target), message in self._all.items() if source == target]
+        form = None if self.change is None else self.change.arithmetic.form
+        return explained(self.source, self.target, form, self.messages, stays)
 
     # ---- in one process ----------------------------------------------------------------------------------------------
 

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from gpulayout.choices.explain import Explanation
 from gpulayout.layout.checks import counted
 from gpulayout.shards.messages import Message, volume
 from gpulayout.shards.sharding import Sharding
 
-if TYPE_CHECKING:
-    from gpulayout.shards.exchange import Exchange
-
 MOST_LINKS = 8  # that are listed, the largest first
 
 
-def explained(exchange: Exchange) -> Explanation:
-    """See `Exchange.explain`."""
-    messages = exchange.messages
-    stays = [message for rank in range(exchange.ranks) if (message := exchange.local(rank)) is not None]
+def explained(
+    source: Sharding, target: Sharding, form: str | None, messages: Sequence[Message], stays: Sequence[Message]
+) -> Explanation:
+    """See `Exchange.explain`.
+
+    form    of the arithmetic on the way; None for none
+    stays   what a rank brings to itself
+    """
     lines = [
-        f"exchange of {exchange.source.shape} from {counted(exchange.source.ranks, 'rank')} to {exchange.target.ranks}",
-        f"  messages {len(messages)}, of at most {_pairs(exchange.source, exchange.target)} pairs of ranks",
+        f"exchange of {source.shape} from {counted(source.ranks, 'rank')} to {target.ranks}",
+        f"  messages {len(messages)}, of at most {_pairs(source, target)} pairs of ranks",
         f"  bytes    {_bytes(messages)} travel, the least possible; {_bytes(stays)} stay on their rank",
     ]
-    if exchange.change is not None:
+    if form is not None:
         where = Counter("before" if message.changes_first else "after" for message in messages)
-        form = exchange.change.arithmetic.form
         lines.append(f"  changed  {form}: " + ", ".join(f"{n} {what} they travel" for what, n in sorted(where.items())))
     if messages:
         lines += [

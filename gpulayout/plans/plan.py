@@ -24,7 +24,7 @@ from gpulayout.moves.move import check_same_dimensions
 from gpulayout.moves.pieces import AnyMove, Pieces
 from gpulayout.moves.placement import Placement
 from gpulayout.plans.plan_blocks import Blocks
-from gpulayout.plans.plan_value import PlanValue
+from gpulayout.plans.plan_runs import PlanRuns
 from gpulayout.plans.stream import Progress, stream
 from gpulayout.requests.arithmetic import ElementChange
 from gpulayout.requests.index_keys import box_of
@@ -40,7 +40,7 @@ from gpulayout.traced.traced import traced, traced_plan
 _FIELDS = "source", "target", "names", "own_change", "pieces", "bytes_read", "bytes_written", "request"
 
 
-class Plan(PlanValue):
+class Plan(PlanRuns):
     """A relayout that is prepared once and can be run many times.  Made by `plan`; frozen and thread-safe.
 
     Attributes

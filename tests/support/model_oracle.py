@@ -280,7 +280,7 @@ class _Conversion:
     def results_of(self, members, stacked):
         """The new tensors of some old ones, each with its name."""
         name, rule, match = members[0]
-        if "split" in rule and "along" in rule:
+        if "along" in rule and {"split", "sizes"} & rule.keys():
             return self.cut(name, rule, match)
         whole = [self.member(*each) for each in members]
         if stacked is not None:
@@ -299,12 +299,12 @@ class _Conversion:
         return [(new, self.finished(whole[0], rule))]
 
     def cut(self, name, rule, match):
-        """The parts of a split along an axis.  Each input has a share of every part."""
+        """The parts of a split along an axis, or of what is fused again.  Each input has a share of every part."""
         bundles, parts = self.bundles(name, rule, match), []
-        inputs, count = len(bundles), len(rule["split"])
+        inputs, count = len(bundles), len(rule["split"] if "split" in rule else rule["sizes"])
         for bundle in bundles:
             along = self.along(rule, bundle[""].ndim)
-            if "{number}" in rule["split"][0]:
+            if "{number}" in rule.get("split", [""])[0]:
                 if inputs > 1:
                     raise Wrong("how many parts")
                 count = along.size(bundle[""])
@@ -317,8 +317,12 @@ class _Conversion:
         if len({each[""].shape for each in bundles}) > 1:
             raise Unclear("shares of different sizes")
         whole = [each[0] if inputs == 1 else self.joined_bundle(each, rule) for each in zip(*parts)]
+        shards = [self.sharded(part, rule) for part in whole]
+        if "split" not in rule:
+            fused = shards[0] if count == 1 else self.joined_bundle(shards, rule)
+            return [(match.expand(rule["name"]) if "name" in rule else name, self.finished(fused, rule))]
         names = _split_names(rule["split"], match, count)
-        return [(new, self.finished(self.sharded(part, rule), rule)) for new, part in zip(names, whole)]
+        return [(new, self.finished(part, rule)) for new, part in zip(names, shards)]
 
     def member(self, name, rule, match):
         """One tensor, or a join of several."""

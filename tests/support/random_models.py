@@ -168,7 +168,7 @@ def joins_inside(random, at):
 
 
 def splits(random, at):
-    """Pieces along an axis."""
+    """Pieces along an axis, or the parts of a tensor that stays fused."""
     rank, count, dtype = int(random.integers(1, 4)), int(random.integers(1, 5)), pick(random, PLAIN)
     axis, shards, how = (
         int(random.integers(0, rank)),
@@ -194,6 +194,9 @@ def splits(random, at):
     family.rules[rf"({re.escape(at)})fused\.w"] = rule
     if isinstance(rule["split"], list):
         family.cuts[name] = Cut(axis, parts=tuple(sizes if how == "sizes" else [sizes[0]] * count))
+    if how == "sizes" and chance(random, 0.4):
+        del rule["split"]
+        rule.setdefault("shard", "0/1")
     return family
 
 

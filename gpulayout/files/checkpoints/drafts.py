@@ -64,10 +64,13 @@ class Drafting:
             )
         if regroup.split:
             return self._split(name, rule, match)
-        parts = [_resized(self._member(each, rule, match), rule) for each in self._parts(name, rule, match)]
+        if regroup.sizes:
+            parts = self._whole_pieces(name, rule, match)
+        else:
+            parts = [_resized(self._member(each, rule, match), rule) for each in self._parts(name, rule, match)]
         shards = [_shard(part, rule, number) for number, part in enumerate(parts)]
         member = shards[0]
-        if regroup.join:
+        if regroup.join or regroup.sizes:
             member = joined(shards, _axis(member, rule), interleave=regroup.interleave)
         if regroup.stack is not None:
             self._add_to_stack(name, rule, match, member)
@@ -143,12 +146,16 @@ class Drafting:
     # ---- split ----
 
     def _split(self, name: str, rule: Rule, match: Any) -> list[Draft]:
-        """The tensors that one is split into.  Those of several inputs are split first, and then put together."""
+        """The tensors that one is split into."""
+        pieces = self._whole_pieces(name, rule, match)
+        names = _split_names(rule, match, name, len(pieces))
+        return [Draft(new_name, _shard(piece, rule)) for new_name, piece in zip(names, pieces)]
+
+    def _whole_pieces(self, name: str, rule: Rule, match: Any) -> list[Member]:
+        """The pieces of a tensor.  Those of several inputs are taken apart first, and then put together."""
         of_files = [self._of_file(found, name, rule, match) for found in self._found(name, rule)]
         pieces = [_pieces(member, rule, len(of_files)) for member in of_files]
-        names = _split_names(rule, match, len(pieces[0]), of_files[0])
-        whole_pieces = [_of_inputs(each, rule) for each in zip(*pieces)]
-        return [Draft(new_name, _shard(piece, rule)) for new_name, piece in zip(names, whole_pieces)]
+        return [_of_inputs(each, rule) for each in zip(*pieces)]
 
     # ---- one tensor ----
 
@@ -285,7 +292,7 @@ def _shard(member: Member, rule: Rule, number: int = 0) -> Member:
 
 
 def _pieces(member: Member, rule: Rule, inputs: int) -> list[Member]:
-    """The pieces of a split.
+    """The pieces of a split, or the parts of a fused tensor.
 
     inputs   of how many the tensor is one, each of which has as much of every piece
     """
@@ -302,7 +309,7 @@ def _pieces(member: Member, rule: Rule, inputs: int) -> list[Member]:
         return pieces[::-1] if axis in rule.flip else pieces
     axis = _axis(member, rule)
     size = member.sizes[axis]
-    if regroup.split[0].counts:  # a piece for each index
+    if regroup.split and regroup.split[0].counts:  # a piece for each index
         if inputs > 1:
             raise LayoutError(
                 f"{rule.origin}: {{number}} does not say how many pieces {member} of {inputs} inputs has: write the "
@@ -311,10 +318,12 @@ def _pieces(member: Member, rule: Rule, inputs: int) -> list[Member]:
         count = size
     sizes = [*regroup.sizes] or [size * inputs // max(count, 1)] * count
     if sum(sizes) != size * inputs:
-        each = (
-            f"sizes {','.join(map(str, sizes))} are {sum(sizes)}" if regroup.sizes else f"is not a multiple of {count}"
-        )
-        raise LayoutError(f"{rule.origin} splits {member} along {axis_text(axis)}, whose size {size * inputs} {each}")
+        if regroup.sizes:
+            all_have = f"has {size}" if inputs == 1 else f"is one of {inputs}, which have {size * inputs}"
+            said = f"sizes {','.join(map(str, sizes))} are {sum(sizes)}"
+            raise LayoutError(f"{rule.origin}: {said}, and {member} {all_have} along {axis_text(axis)}")
+        is_no = f"whose size {size * inputs} is not a multiple of {count}"
+        raise LayoutError(f"{rule.origin} splits {member} along {axis_text(axis)}, {is_no}")
     if any(each % inputs for each in sizes):
         raise LayoutError(f"{rule.origin}: sizes {','.join(map(str, sizes))} do not divide among {inputs} inputs")
     if regroup.interleave:
@@ -338,12 +347,13 @@ def _first_axis(member: Member, rule: Rule) -> str:
     return groups[0][0]
 
 
-def _split_names(rule: Rule, match: Any, count: int, member: Member) -> list[str]:
+def _split_names(rule: Rule, match: Any, name: str, count: int) -> list[str]:
     """The names of the pieces of a split."""
     templates = rule.regroup.split
     counting = [each for each in templates if each.counts]
     if not counting:
         return [each.expand(match) for each in templates]
     if len(templates) > 1:
-        raise LayoutError(f"{rule.origin}: split has {{number}}, so it must be one name, for all pieces of {member}")
+        who = tensor_text(name)
+        raise LayoutError(f"{rule.origin}: split has {{number}}, so it must be one name, for all pieces of {who}")
     return [templates[0].expand(match, number) for number in range(count)]

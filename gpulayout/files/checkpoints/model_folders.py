@@ -69,8 +69,8 @@ def model_in(folder: Path) -> Path:
     names = ", ".join(str(folder / name) for name in found[:3])
     if all(map(_OF_RANK.fullmatch, found)):
         raise FileError(
-            f"{folder}: this folder has the files of ranks: the recipe llama-from-tp makes one model of them; or write "
-            f"one of them, such as {names}"
+            f"{folder}: this folder has the files of ranks: the recipe llama-from-tp makes one model of them, and "
+            f"llama-tp-to-tp files of another number of ranks; or write one of them, such as {names}"
         )
     raise FileError(f"{folder}: this folder has {counted(len(found), 'model')}: write one of them, such as {names}")
 

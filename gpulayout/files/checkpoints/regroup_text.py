@@ -34,17 +34,18 @@ def regroup_of(parts: Mapping[str, Any], match: NameRegex, origin: str) -> Regro
         problem = "join needs the axis along which the parts come one after the other: add along=0, or another axis"
     elif join and len(join) < 2:
         problem = "join needs the names of all parts, with commas between them"
-    elif sizes and (not split or along is None or interleave):
-        problem = "sizes are those of the pieces of a split along=AXIS that does not interleave"
-    elif sizes and len(sizes) != len(split):
+    elif sizes and (join or along is None or interleave):
+        problem = "sizes are those of the parts of one tensor along=AXIS, which neither join nor interleave"
+    elif split and sizes and len(sizes) != len(split):
         problem = f"sizes has {len(sizes)} numbers, and split has {len(split)} names"
     elif interleave and (not (join or split) or along is None):
         problem = "interleave is for join and split along=AXIS"
     elif shard and along is None:
         problem = "shard needs the axis that is cut: write shard=2/4 along=0"
-    elif len(shard) > 1 and len(shard) != len(join):
-        problem = f"shard has {len(shard)} parts, and join has {len(join)} names"
-    elif resize and (along is None or join or split or stack is not None):
+    elif len(shard) > 1 and (split or len(shard) != len(join or sizes)):
+        others = f"sizes has {len(sizes)} numbers" if sizes and not split else f"join has {len(join)} names"
+        problem = f"shard has {len(shard)} parts, and {others}"
+    elif resize and (along is None or join or split or sizes or stack is not None):
         problem = "resize is for a tensor by itself, along an axis: write resize=100->128; along=0"
     if problem:
         raise LayoutError(f"{origin}: {problem}")

@@ -47,9 +47,9 @@ class Regroup:
     join        the parts of one new tensor, in order, by the names of the old ones; none for the tensor alone
     stack       the name of a new tensor that has all those with this name on a new first axis
     split       the names of the new tensors that the tensor is cut into
-    sizes       of those along the axis; none for equal ones
+    sizes       of those along the axis, none for equal ones; without a split those of the parts of a fused tensor
     interleave  joined and split tensors take turns along the axis
-    shard       which of equal parts is taken: of all tensors, or of each part of a join
+    shard       which of equal parts is taken: of all tensors, or of each part of a join or of a fused tensor
     resize      the size along the axis, and what becomes of it: zeros come behind, or the last indices go
     along       the axis, by its number or its name in the pattern; None where none is said
     """
@@ -66,7 +66,7 @@ class Regroup:
     @property
     def regroups(self) -> bool:
         """True where more than one tensor, or less than a whole one, is taken."""
-        return bool(self.join or self.stack or self.split or self.shard or self.resize)
+        return bool(self.join or self.stack or self.split or self.sizes or self.shard or self.resize)
 
 
 NO_REGROUP = Regroup()

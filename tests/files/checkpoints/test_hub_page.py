@@ -130,6 +130,13 @@ def test_ranks_become_the_model_that_they_were_made_of(folder):
     assert names == [f"model-rank-{rank}-part-0.safetensors" for rank in (0, 1)]
 
 
+def test_other_ranks_are_those_that_the_model_would_give(folder, tmp_path):
+    run("relayout", folder / "Llama", tmp_path / "new", "--recipe", "llama-tp(ranks=4)")
+    for rank in range(4):
+        name = f"model-rank-{rank}-part-0.safetensors"
+        assert (folder / "Llama-4-ranks" / name).read_bytes() == (tmp_path / "new" / name).read_bytes()
+
+
 @pytest.mark.parametrize("name, layers", [("Llama-FP8", 2), ("Llama-FP8-but-one", 1)])
 def test_what_stays_is_listed(folder, name, layers):
     found = tensors(folder / name)

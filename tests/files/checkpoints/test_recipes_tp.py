@@ -300,3 +300,37 @@ def test_transformers_computes_the_same_after_the_way_there_and_back(tmp_path):
 
     assert torch.equal(logits(tmp_path / "old"), logits(tmp_path / "back"))
     assert json.loads((tmp_path / "back" / "config.json").read_text()) == MODELS["llama"]["config"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_other_ranks_are_those_that_vllm_saves(model, ranks, model_folder, tmp_path):
+    """Also where the new ranks share heads of k and v; the way back from there is refused."""
+    kv_heads = MODELS[model]["config"].get("num_key_value_heads", ranks)
+    gl.relayout_file(model_folder(model), tmp_path / "old-ranks", recipe=f"llama-tp(ranks={ranks})")
+    for new, files in MODELS[model]["files"].items():
+        made = tmp_path / f"{new}-of-{ranks}"
+        if ranks > kv_heads:
+            with pytest.raises(LayoutError, match=f"these are {ranks} ranks, which share {kv_heads} heads of k and v"):
+                gl.relayout_file(tmp_path / "old-ranks", made, recipe=f"llama-tp-to-tp(ranks={new})")
+            assert not made.exists()
+            continue
+        gl.relayout_file(tmp_path / "old-ranks", made, recipe=f"llama-tp-to-tp(ranks={new})")
+        assert [hashes(rank_file(made, rank)) for rank in range(len(files))] == files
+        assert len([*made.iterdir()]) == len(files) + 2  # the config and the tokenizer
+
+
+def test_a_missing_rank_and_norms_that_differ_are_refused_on_the_way_to_other_ranks(model_folder, tmp_path):
+    gl.relayout_file(model_folder("qwen2"), tmp_path / "ranks", recipe="llama-tp(ranks=2)")
+    data = rank_file(tmp_path / "ranks", 1).read_bytes()
+    rank_file(tmp_path / "ranks", 1).unlink()
+    with pytest.raises(LayoutError, match="are cut for 1 ranks, whose files were read: is a rank missing"):
+        gl.relayout_file(tmp_path / "ranks", tmp_path / "new", recipe="llama-tp-to-tp(ranks=4, vocabulary=64)")
+    with pytest.raises(LayoutError, match="cut for 1 ranks, whose files were read: .* is a rank missing"):
+        gl.relayout_file(tmp_path / "ranks", tmp_path / "new", recipe="llama-tp-to-tp(ranks=4)")
+    norm = contents(rank_file(tmp_path / "ranks", 0))["model.norm.weight"][2]
+    at = data.rindex(norm)
+    rank_file(tmp_path / "ranks", 1).write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    with pytest.raises(LayoutError, match="model.norm.weight' is .* and not the same there"):
+        gl.relayout_file(tmp_path / "ranks", tmp_path / "new", recipe="llama-tp-to-tp(ranks=4)")
+    assert not (tmp_path / "new").exists()

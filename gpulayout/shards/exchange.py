@@ -17,11 +17,12 @@ import numpy as np
 from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.arrays.arrays import check_none_overlap, open_array
 from gpulayout.choices.explain import Explanation
-from gpulayout.layout.checks import counted, value_text
+from gpulayout.layout.checks import ByteCount, counted, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import AnyArray, Backend
+from gpulayout.moves.listing import Fills
 from gpulayout.moves.placement import Box, dense_shape
 from gpulayout.plans.plan import plan
 from gpulayout.requests.arithmetic import ElementChange
@@ -163,12 +164,61 @@ class Exchange:
           bytes    48 bytes travel, the least possible; 48 bytes stay on their rank
           balance  rank 0 sends most, 24 bytes, 1.00 times the mean; rank 0 receives most, 24 bytes, 1.00 times the mean
           staging  0 of 2 are sent from the buffer as it lies, 2 land in the buffer as they travel
+          runs     4 runs from buffer to buffer, the shortest 12 bytes, rank 0 to rank 1
           link     rank 0 to rank 1: 24 bytes, 1 box
           link     rank 1 to rank 0: 24 bytes, 1 box
         """
         stays = [message for (source, target), message in self._all.items() if source == target]
         form = None if self.change is None else self.change.arithmetic.form
         return explained(self.source, self.target, form, self.messages, stays)
+
+    # ---- addresses -------------------------------------------------------------------------------------------------
+
+    def runs(
+        self, source: int, target: int,
+        longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None,
+    ) -> np.ndarray:  # fmt: skip
+        """List what to copy from a rank's buffer to another's, for engines that write to the memory of other ranks.
+
+        Parameters
+        ----------
+        source, target : int
+            The ranks, which may be the same.
+        longest, align, least : int or str, optional
+            See `Plan.runs`.
+
+        Returns
+        -------
+        array
+            int64, with a row of source byte, target byte and bytes for each run, in the order of the target; without
+            rows where nothing goes from the one to the other.  Bytes count from the first one of each rank's buffer.
+
+        Raises
+        ------
+        LayoutError
+            For elements that change on the way, or shift within bytes, and for runs shorter than `least`.
+        IndexError
+            For ranks that there are not.
+
+        See Also
+        --------
+        fills : The padding of the target.
+
+        Examples
+        --------
+        >>> import gpulayout as gl
+        >>> rows = gl.Sharding.by_mesh("f32[4,6]", {"x": 2}, ("x",))
+        >>> gl.exchange(rows, gl.Sharding.by_mesh("f32[4,6]", {"x": 2}, (None, "x"))).runs(1, 0)
+        array([[ 0, 24, 12],
+               [24, 36, 12]])
+        """
+        message = self._all.get((self._rank(source), self._rank(target)))
+        return np.empty((0, 3), np.int64) if message is None else message.run_list(longest, align, least).array()
+
+    def fills(self, rank: int) -> Fills | None:
+        """List the padding of a rank's target buffer, as `Plan.fills` does; None for a rank that holds nothing."""
+        shard = self.shard(self._rank(rank), self.target)
+        return None if shard is None else plan(shard, shard).fills()
 
     # ---- in one process ----------------------------------------------------------------------------------------------
 

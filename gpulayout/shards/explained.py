@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from gpulayout.choices.explain import Explanation
 from gpulayout.layout.checks import counted
+from gpulayout.layout.errors import LayoutError
 from gpulayout.shards.messages import Message, volume
 from gpulayout.shards.sharding import Sharding
 
@@ -33,6 +34,7 @@ def explained(
         lines += [
             f"  balance  {_balance('sends', messages, 'source')}; {_balance('receives', messages, 'target')}",
             f"  staging  {_staging(messages)}",
+            f"  runs     {_runs(messages)}",
             *_links(messages),
         ]
     return Explanation("\n".join(lines))
@@ -65,6 +67,18 @@ def _staging(messages: Sequence[Message]) -> str:
         sum(getattr(message, name) for message in messages) for name in ("sends_directly", "lands_directly")
     )
     return f"{sent} of {len(messages)} are sent from the buffer as it lies, {landed} land in the buffer as they travel"
+
+
+def _runs(messages: Sequence[Message]) -> str:
+    """The shortest run that an engine would copy which writes to the memory of other ranks."""
+    try:
+        listed = [(message, message.run_list()) for message in messages]
+    except LayoutError:
+        return "none: elements change on the way, or do not lie in whole bytes"
+    message, runs = min(listed, key=lambda entry: entry[1].shortest)
+    count = counted(sum(runs.count for _, runs in listed), "run")
+    shortest = counted(runs.shortest, "byte")
+    return f"{count} from buffer to buffer, the shortest {shortest}, rank {message.source} to rank {message.target}"
 
 
 def _links(messages: Sequence[Message]) -> list[str]:

@@ -12,15 +12,19 @@ Elements that change do so on the side where this makes fewer bytes: the wire ha
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, NamedTuple
 
+from gpulayout.layout.checks import ByteCount
 from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
+from gpulayout.moves.listing import run_list
 from gpulayout.moves.move import Move
 from gpulayout.moves.pieces import relayout_pieces
 from gpulayout.moves.placement import Box, Placement
+from gpulayout.moves.run_list import RunList
 from gpulayout.moves.windows import window_of
 from gpulayout.requests.arithmetic import ElementChange
 from gpulayout.running.request import Request, request
@@ -240,6 +244,31 @@ class Message:
         for box in self.boxes:
             run_request(_between(self._sides, self.source, self.target, box), source, target)
         return out
+
+    def run_list(
+        self, longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None
+    ) -> RunList:
+        """Plan a list of the runs from the source's buffer to the target's.
+
+        Parameters
+        ----------
+        longest, align, least : int or str, optional
+            See `Plan.runs`.
+
+        Returns
+        -------
+        RunList
+            Its `array` has rows of source byte, target byte and bytes, counted from the first byte of each buffer.
+
+        Raises
+        ------
+        LayoutError
+            As `Plan.runs` raises it: for elements that change on the way, shift within bytes, or are too few.
+        """
+        moves = [_between(self._sides, self.source, self.target, box).pieces for box in self.boxes]
+        pieces = tuple(itertools.chain.from_iterable(moves)) if all(moves) else ()
+        shards = self._shard(self._sides.source, self.source), self._shard(self._sides.target, self.target)
+        return run_list(pieces, *shards, longest=longest, align=align, least=least)
 
     @staticmethod
     def _shard(side: Sharding, rank: int) -> Shape:

@@ -137,6 +137,41 @@ def test_explain_counts_messages_bytes_and_copies():
     assert "and 14 others, of 20 to 20 bytes" in many
 
 
+@pytest.mark.parametrize("layouts", ["{1,0:PD(12,16)PV(7)}", "{0,1:T(4,2)}", None, "F"])
+def test_runs_and_fills_are_all_bytes_of_the_target(layouts):
+    held = gl.Sharding("f32[12,10]", [slice(0, 8), (slice(4, 12), slice(3, 10)), (slice(8, None), slice(0, 4))])
+    wanted = gl.Sharding("f32[12,10]", [..., (slice(5, 11), slice(2, 9))], "{0,1:T(4,2)}")
+    if layouts and "PD" in layouts:
+        wanted = gl.Sharding("f32[12,10]", [..., None], layouts)
+    elif layouts:
+        held = gl.Sharding(held.shape, [tuple(slice(*each) for each in box) for box in held.boxes], layouts)
+    exchange, buffers = gl.exchange(held, wanted), split(ARRAY, held)
+    for rank, (out, shard) in enumerate(zip(exchange.move(buffers), wanted.shards)):
+        if out is None:
+            assert exchange.fills(rank) is None
+            continue
+        made = np.full(out.nbytes, 99, np.uint8)
+        for source in range(held.ranks):
+            for begin, to, count in exchange.runs(source, rank):
+                made[to : to + count] = buffers[source].view(np.uint8)[begin : begin + count]
+        fills = exchange.fills(rank)
+        for to, count in fills.runs:
+            made[to : to + count] = np.resize(np.frombuffer(fills.value, np.uint8), count)
+        assert made.tobytes() == out.tobytes(), shard
+    nothing = gl.exchange(held, gl.Sharding("f32[12,10]", [None, (slice(9, 10), slice(5, 6)), None]))
+    assert nothing.runs(0, 1).shape == (0, 3) and nothing.runs(2, 1).dtype == np.int64
+
+
+def test_runs_that_no_engine_can_copy_are_refused():
+    with pytest.raises(gl.LayoutError, match="cast changes elements on the way"):
+        gl.exchange(ROWS, gl.Sharding("f16[12,10]", [...]), dtype="f16").runs(0, 0)
+    with pytest.raises(gl.LayoutError, match="least 21 is more than the shortest run.*20 bytes"):
+        gl.exchange(ROWS, gl.Sharding.by_mesh("f32[12,10]", {"x": 2}, (None, "x"))).runs(3, 0, least=21)
+    with pytest.raises(gl.LayoutError, match="begin inside bytes"):
+        nibbles = gl.Sharding("u4[5,3]{1,0:E(4)}", [...])
+        gl.exchange(nibbles, gl.Sharding("u4[5,3]{1,0:E(4)}", [slice(1, 4)])).runs(0, 0)
+
+
 def test_ranks_without_elements_have_no_messages():
     held = gl.Sharding("f32[12,10]", [..., None, slice(3, 3)])
     exchange = gl.exchange(held, gl.Sharding("f32[12,10]", [None, slice(5, 5), ..., None]))

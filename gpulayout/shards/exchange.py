@@ -269,9 +269,9 @@ class Exchange:
             For buffers that are not those of the shards; all are checked before a byte is written.
         """
         given = _checked(buffers, self.source, "buffers", writing=False)
-        like = next((buffer for buffer in given if buffer is not None), None)
         if outs is None:
-            made = [None if like is None else self.new_buffer(rank, like) for rank in range(self.target.ranks)]
+            like = next((buffer for buffer in given if buffer is not None), np.zeros(0, np.uint8))
+            made = [self.new_buffer(rank, like) for rank in range(self.target.ranks)]
         else:
             made = _checked(outs, self.target, "outs", writing=True)
             read, written = _opened(given), _opened(made)
@@ -401,7 +401,7 @@ def _covering(
                 rest.append(piece)
         left = rest
     if left:
-        first = ",".join(str(begin) for begin, _ in min(left))
+        first = ",".join(str(begin) for begin in min([begin for begin, _ in piece] for piece in left))
         raise LayoutError(
             f"no rank of the source holds element [{first}] of {target.shape}, which is in box {box_text(box)} of rank "
             f"{rank} of the target: the boxes of the source leave it out"

@@ -107,7 +107,9 @@ def pad_code(shape):
 def buffer_of(shape, codes, pad):
     """The whole buffer: codes in their places, `pad` in all others."""
     values = np.append(codes.reshape(-1), np.array([pad]).astype(codes.dtype))[numbers(shape)]
-    return packed_reference.packed(values, shape.element_type.bits) if shape.is_packed else values
+    if not shape.is_packed:
+        return values
+    return packed_reference.packed(values, shape.element_type.bits, shape.layout.bit_order)
 
 
 def kept_dtype(shape):

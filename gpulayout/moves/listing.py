@@ -6,7 +6,7 @@ A move has runs if it copies whole bytes.  Elements that change on the way, or s
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from gpulayout.moves.looked_up_copies import LookedUpCopies
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
+from gpulayout.moves.page_tables import page_tables
 from gpulayout.moves.pieces import Piece, Pieces
 from gpulayout.moves.run_list import UNCUT, RunCut, RunList
 from gpulayout.moves.run_stream import RunStream
@@ -56,14 +57,18 @@ def run_list(
     longest: ByteCount | None = None,
     align: ByteCount | None = None,
     least: ByteCount | None = None,
+    pages: Any = None,
 ) -> RunList:
     """The runs that pieces copy between two buffers of these shapes, also where the pieces are those of boxes in them.
 
-    See `Plan.runs` for the keywords.  LayoutError for pieces that are not copies of whole bytes, and for `least`.
+    See `Plan.runs` for the keywords.  LayoutError for pieces that are not copies of whole bytes, for tables that are
+    none of these buffers, and for `least`.
     """
-    cut, moves = _cut(longest, align), _copied(pieces, source, target)
+    cut, moves, tables = _cut(longest, align), _copied(pieces, source, target), page_tables(pages, source, target)
     if isinstance(moves, LookupMove):
-        listed = RunList(RunStream(LookedUpCopies(moves)), cut=cut)
+        listed = RunList(RunStream(LookedUpCopies(moves), *tables), cut=cut)
+    elif tables != (None, None):
+        listed = RunList(RunStream(NestedCopies(nests_of(moves)), *tables), cut=cut)
     else:
         nests = nests_of(moves)
         turn, shared = without_shared_loops(nests, cut.align)
@@ -80,17 +85,20 @@ def fill_list(
     longest: ByteCount | None = None,
     align: ByteCount | None = None,
     least: ByteCount | None = None,
+    pages: Any = None,
 ) -> Fills:
     """The bytes of a target that pieces fill with padding, if they write a whole buffer of it."""
     moves = _copied(pieces, source, target)
     value = _fill_value(pieces, target)
-    cut = _cut(longest, align, value)
+    cut, (_, table) = _cut(longest, align, value), page_tables(pages, source, target)
+    if table is not None and table.size % len(value):
+        raise LayoutError(f"pages of {table.size} bytes cut padding elements of {len(value)} bytes in {target}")
     written: Copies
     if isinstance(moves, LookupMove):
         written = LookedUpCopies(moves, of_target=True)
     else:
         written = NestedCopies(nests_of(moves, of_target=True))
-    listed = RunList(RunStream(Gaps(written, target.nbytes)), cut=cut)
+    listed = RunList(RunStream(Gaps(written, target.nbytes), table, table), cut=cut)
     _check_least(listed, least, source, target)
     return Fills(listed.filled((1, 2)), value)
 
@@ -140,7 +148,7 @@ def _fill_value(pieces: Pieces, target: Shape) -> bytes:
 
 
 def _cut(longest: ByteCount | None, align: ByteCount | None, value: bytes = b"") -> RunCut:
-    """How runs are cut; between elements of this value, if its bytes differ."""
+    """How runs are cut; those of padding between elements of this value."""
     if longest is None:
         if align is not None:
             raise LayoutError(f"align {align} needs longest=: it says where runs are cut that are longer")
@@ -152,7 +160,7 @@ def _cut(longest: ByteCount | None, align: ByteCount | None, value: bytes = b"")
         raise LayoutError(f"{field} {number} is less than 1 byte")
     if most < unit:
         raise LayoutError(f"longest {most} is less than align {unit}: a run between two cuts has at least {unit} bytes")
-    if len(set(value)) > 1:
+    if value:
         unit = math.lcm(unit, len(value))
         if most < unit:
             raise LayoutError(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import overload
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from gpulayout.moves.listing import Fills, fill_list, run_list
 from gpulayout.moves.pieces import Pieces
 from gpulayout.moves.run_list import RunList
 from gpulayout.plans.plan_value import PlanValue
+
+Pages = Sequence[Any] | None  # (source_table, target_table)
 
 
 class PlanRuns(PlanValue):
@@ -24,24 +26,31 @@ class PlanRuns(PlanValue):
 
     @overload
     def runs(
-        self, longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None
+        self,
+        *,
+        longest: ByteCount | None = None,
+        align: ByteCount | None = None,
+        least: ByteCount | None = None,
+        pages: Pages = None,
     ) -> np.ndarray: ...
     @overload
     def runs(
         self,
+        *,
         longest: ByteCount | None = None,
         align: ByteCount | None = None,
         least: ByteCount | None = None,
-        *,
         max_runs: int,
+        pages: Pages = None,
     ) -> Iterator[np.ndarray]: ...
     def runs(
         self,
+        *,
         longest: ByteCount | None = None,
         align: ByteCount | None = None,
         least: ByteCount | None = None,
-        *,
         max_runs: int | None = None,
+        pages: Pages = None,
     ) -> np.ndarray | Iterator[np.ndarray]:
         """List what to copy: source byte, target byte and bytes of every run.
 
@@ -55,6 +64,10 @@ class PlanRuns(PlanValue):
             The fewest bytes that a run may have.
         max_runs : int, optional
             The most runs of an array.  Then there are several, one after the other.
+        pages : pair of arrays of integers, optional
+            The page tables of the source and of the target, None for a side without one.  Page k of a side, of as many
+            pages of equal size as its table has entries, lies at ``table[k]`` times that size; runs have these
+            addresses.  So blocks of a KV cache are pages.
 
         Returns
         -------
@@ -65,8 +78,9 @@ class PlanRuns(PlanValue):
         Raises
         ------
         LayoutError
-            For arithmetic, and for packed elements that shift within bytes; when a run is shorter than `least`, with
-            the shortest: its bytes, and where it lies.  Nothing is listed before.
+            For arithmetic, and for packed elements that shift within bytes; for tables that do not suit the buffers,
+            or have a page of the target twice; when a run is shorter than `least`, with the shortest: its bytes, and
+            where it lies.  Nothing is listed before.
 
         See Also
         --------
@@ -79,18 +93,29 @@ class PlanRuns(PlanValue):
         >>> plan("f32[2,3]", "{1,0:PD(2,4)}").runs()
         array([[ 0,  0, 12],
                [12, 16, 12]])
+
+        Two blocks of 2 tokens become one of 4, page 5 of its own pool:
+
+        >>> plan("u8[4,8]", "{1,0}").runs(pages=([7, 3], [5]))
+        array([[112, 160,  16],
+               [ 48, 176,  16]])
         """
-        listed = self.run_list(longest, align, least)
+        listed = self.run_list(longest=longest, align=align, least=least, pages=pages)
         return listed.array() if max_runs is None else listed.parts(max_runs)
 
     def run_list(
-        self, longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None
+        self,
+        *,
+        longest: ByteCount | None = None,
+        align: ByteCount | None = None,
+        least: ByteCount | None = None,
+        pages: Pages = None,
     ) -> RunList:
         """Plan a list of runs: how many there are, and the shortest, before any are listed.
 
         Parameters
         ----------
-        longest, align, least : int or str, optional
+        longest, align, least, pages
             See `runs`.
 
         Returns
@@ -110,17 +135,22 @@ class PlanRuns(PlanValue):
         <1521039000 runs, 6084156000 bytes, the shortest 4>
         """
         self._check_copies()
-        return run_list(self.pieces, self.source, self.target, longest=longest, align=align, least=least)
+        return run_list(self.pieces, self.source, self.target, longest=longest, align=align, least=least, pages=pages)
 
     def fills(
-        self, longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None
+        self,
+        *,
+        longest: ByteCount | None = None,
+        align: ByteCount | None = None,
+        least: ByteCount | None = None,
+        pages: Pages = None,
     ) -> Fills:
         """List the padding of the target: target byte and bytes of every run, and what to write there.
 
         Parameters
         ----------
-        longest, align, least : int or str, optional
-            See `runs`.  No cut falls inside a padding element, unless all its bytes are the same.
+        longest, align, least, pages
+            See `runs`.  No cut falls inside a padding element.
 
         Returns
         -------
@@ -140,7 +170,7 @@ class PlanRuns(PlanValue):
                [28,  4]]), value=b'\\x00\\x00\\x00\\x00')
         """
         self._check_copies()
-        return fill_list(self.pieces, self.source, self.target, longest=longest, align=align, least=least)
+        return fill_list(self.pieces, self.source, self.target, longest=longest, align=align, least=least, pages=pages)
 
     def _check_copies(self) -> None:
         """LayoutError for arithmetic, also on an array without elements."""

@@ -1,0 +1,157 @@
+"""`plan.runs(pages=)`: page tables as an MMU has them, against a model in NumPy that gathers and scatters pages."""
+
+import random
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from tests.support.effort import examples
+from tests.support.run_cases import applied, check_order, cut_runs, filled, random_pair
+
+CHUNKS = 25
+
+
+def random_table(rng, shape, *, once):
+    """A table for the buffer, or None, and the bytes of its pool."""
+    counts = [count for count in range(1, 40) if shape.nbytes % count == 0]
+    if rng.random() < 0.2 or not shape.nbytes:
+        return None, shape.nbytes
+    count = rng.choice(counts)
+    pool = count + rng.choice((0, 1, 5))
+    table = rng.sample(range(pool), count) if once else [rng.randrange(pool) for _ in range(count)]
+    if rng.random() < 0.3:
+        table.sort()
+    table = np.array(table, rng.choice(("i8", "u8", "i4", "u2", ">i4")))
+    return table.reshape(rng.choice(((-1,), (1, -1), (-1, 1)))), pool * (shape.nbytes // count)
+
+
+def places(shape, table):
+    """Where each byte of a buffer lies in its pool."""
+    virtual = np.arange(shape.nbytes)
+    if table is None:
+        return virtual
+    size = shape.nbytes // table.size
+    return table.reshape(-1).astype(np.int64)[virtual // size] * size + virtual % size
+
+
+def check(source, target, rng):
+    plan = gl.plan(source, target)
+    tables, pools = zip(random_table(rng, source, once=False), random_table(rng, target, once=True))
+    try:
+        runs = plan.runs(pages=tables)
+    except gl.LayoutError as error:
+        assert source.is_packed or target.is_packed, error
+        return False
+    check_order(runs)
+    numbers = np.random.default_rng(rng.randrange(99))
+    pool, out = numbers.integers(0, 256, pools[0], np.uint8), np.zeros(pools[1], np.uint8)
+    if not source.is_packed and source.element_type.bits < 8:
+        pool &= (1 << source.element_type.bits) - 1
+    buffer = pool[places(source, tables[0])].view(source.buffer_dtype)
+    wanted = np.zeros(pools[1], np.uint8)
+    wanted[places(target, tables[1])] = gl.relayout(buffer, source, target).view(np.uint8)
+    written = applied(runs, pool, out)
+    try:
+        filled(plan.fills(pages=tables), out, written)
+        assert written.sum() == target.nbytes and out.tobytes() == wanted.tobytes()
+    except gl.LayoutError as error:
+        assert "cut padding elements" in str(error)
+        assert (out[written] == wanted[written]).all()
+    listed = plan.run_list(pages=tables, longest=9, align=4)
+    wanted = cut_runs(runs, 9, 4)
+    assert np.array_equal(listed.array(), wanted) and listed.count == len(wanted)
+    assert np.array_equal(np.concatenate([wanted[:0], *listed.parts(5)]), wanted)
+    return True
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_runs_of_pages_are_those_of_the_pools(chunk):
+    count = examples(2000 // CHUNKS)
+    listed = [check(*random_pair(f"pages {chunk} {number}"), random.Random(number)) for number in range(count)]
+    assert sum(listed) > count // 2
+
+
+@pytest.mark.parametrize("tokens", [4, 16, 64])
+@pytest.mark.parametrize("orders", ["NN", "HN", "NH", "HH"])
+def test_blocks_of_a_cache_become_larger_blocks_of_another_order(tokens, orders):
+    """128 tokens in pages of 4, 16 or 64 to pages of 16; within a page the heads are major (H), or the tokens (N)."""
+    rng, sizes = np.random.default_rng(tokens), (tokens, 16)
+    tables = [rng.permutation(200)[: 128 // size] for size in sizes]
+    cache = rng.integers(0, 2**16, (128, 3, 8), np.uint16)  # token, head, number in the head
+    pools = []
+    for table, size, order in zip(tables, sizes, orders):
+        pages = cache.reshape(-1, size, 3, 8)
+        pages = pages.transpose(0, 2, 1, 3) if order == "H" else pages
+        pools.append(np.zeros((200, *pages.shape[1:]), np.uint16))
+        pools[-1][table] = pages
+    sides = [
+        "u16[128,3,8]{2,1,0%s}" % (f":T({size},1,8)" if order == "H" else "") for size, order in zip(sizes, orders)
+    ]
+    out = np.zeros(pools[1].nbytes, np.uint8)
+    applied(gl.plan(*sides).runs(pages=tables), pools[0].reshape(-1).view(np.uint8), out)
+    assert out.tobytes() == pools[1].tobytes()
+
+
+TABLE = "pages: the table of the {} u8\\[4,8\\]\\{{1,0\\}}"
+
+
+@pytest.mark.parametrize(
+    "pages, words",
+    [
+        (7, "pages 7 is not a pair: it must be"),
+        ([1, 2, 3], "is not a pair: it must be"),
+        (([0, 1, 2], None), TABLE.format("source") + " has 3 entries, which do not divide 32 bytes"),
+        ((None, np.zeros((0, 2), int)), TABLE.format("target") + " is empty: it needs an entry for each page of 32 b"),
+        ((None, [[5, 2], [2, 5]]), TABLE.format("target") + " has page 2 twice, as entries 1 and 2: each page is writ"),
+        (([0, -1], None), TABLE.format("source") + ": entry 1 is -1, which is negative: leave out pages that are not"),
+        (
+            (None, [2**59, 2**59 - 1]),
+            TABLE.format("target") + f": entry 0 is {2**59}, which is past 2\\^63 bytes, at 16",
+        ),
+        (
+            (None, np.array([2**63, 0], np.uint64)),
+            f"entry 0 is {2**63}, which is past 2\\^63 bytes, at 16 bytes a page",
+        ),
+        (([1, 2**70], None), f"entry 1 is {2**70}, which is past 2\\^63 bytes"),
+        (([1.0, 2.0], None), TABLE.format("source") + ": entry 0 is 1.0, a float: it must be an integer"),
+        (([0, True], None), ": entry 1 is True, a bool: it must be an integer"),
+        (([[0], [1, 2]], None), "entry 0 is \\[0\\], a list: it must be an integer"),
+        ((np.zeros(2), None), "is of dtype float64: it must be integers, one for each page"),
+        ((np.zeros(2, bool), None), "is of dtype bool: it must be integers, one for each page"),
+        ((np.array([1, 2], object), None), "is of dtype object: it must be integers, one for each page"),
+        ((np.ma.array([1, 2], mask=[0, 1]), None), "is a masked array: it must be integers, one for each page"),
+        (("01", None), "is of dtype <U2: it must be integers, one for each page"),
+        ((None, {0: 1}), "is of dtype object: it must be integers, one for each page"),
+    ],
+)
+@pytest.mark.parametrize("call", ["runs", "run_list", "fills"])
+def test_tables_that_are_none(call, pages, words):
+    with pytest.raises(gl.LayoutError, match=words):
+        getattr(gl.plan("u8[4,8]", "{1,0}"), call)(pages=pages)
+
+
+def test_the_last_page_below_the_limit():
+    last = 2**59 - 2
+    runs = gl.plan("u8[4,8]", "{1,0}").runs(pages=([last, last], [0, last]))
+    assert runs.tolist() == [[16 * last, 0, 16], [16 * last, 16 * last, 16]]
+
+
+def test_pages_that_are_neighbours_on_both_sides_are_one_run():
+    plan = gl.plan("u8[8,4]", "{1,0}")
+    assert plan.runs(pages=([4, 5, 1, 2], [7, 8, 0, 1])).tolist() == [[4 * 2, 0, 16], [4 * 8, 56, 16]]
+    assert plan.runs(pages=([4, 5], None)).tolist() == [[64, 0, 32]] == plan.runs(pages=([[4], [5]], [0])).tolist()
+
+
+def test_an_array_without_bytes_has_no_pages():
+    for pages in (([], []), ([1, 2], [3, 3 - 1]), (None, [9])):
+        assert gl.plan("f32[0,3]", "{0,1}").runs(pages=pages).shape == (0, 3)
+
+
+def test_pages_that_cut_padding_elements():
+    plan = gl.plan("s16[3]", "{0:PD(9)PV(5)}")
+    assert plan.fills(pages=(None, [1, 0, 2])).runs.tolist() == [[0, 6], [12, 6]]
+    assert len(plan.runs(pages=(None, [1, 0]))) == 1
+    with pytest.raises(gl.LayoutError, match=r"^pages of 9 bytes cut padding elements of 2 bytes in s16\[3\]"):
+        plan.fills(pages=(None, [1, 0]))

@@ -33,7 +33,11 @@ def flat(buffer: Any, shape: Shape, role: str, *, writing: bool = False) -> Any:
 def bytes_of(array: Any) -> Any:
     """The bytes of a 1-D contiguous array, as uint8 of its library."""
     torch = _torch_of(array)
-    return array.view(np.uint8 if torch is None else torch.uint8)
+    if torch is None:
+        return array.view(np.uint8)
+    if array.stride(0) != 1:  # of one element or none, any stride is contiguous, but torch wants this one
+        array = array.as_strided(array.shape, (1,))
+    return array.view(torch.uint8)
 
 
 def typed(data: Any, shape: Shape) -> Any:

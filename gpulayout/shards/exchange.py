@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -28,10 +28,10 @@ from gpulayout.plans.plan import plan
 from gpulayout.requests.arithmetic import ElementChange
 from gpulayout.shards.buffers import fill_padding, flat, new_buffer
 from gpulayout.shards.explained import explained
-from gpulayout.shards.messages import Message, Sides, volume
-from gpulayout.shards.sharding import Sharding, box_text
-
-Pair = tuple[int, int]
+from gpulayout.shards.messages import Message, Sides
+from gpulayout.shards.rounds import Round, most_of_a_piece, rounds_of
+from gpulayout.shards.senders import Pair, boxes_to_send
+from gpulayout.shards.sharding import Sharding
 
 
 class Exchange:
@@ -283,6 +283,85 @@ class Exchange:
             message.copy(given[source], made[target])
         return made if outs is None else list(outs)
 
+    # ---- in a process for each rank ----------------------------------------------------------------------------------
+
+    def rounds(self, rank: int, max_bytes: int | None) -> list[Round]:
+        """What a rank sends and receives at a time, in pieces of messages, if it has this memory for what is packed."""
+        kept = self.__dict__.get("_rounds")
+        if kept is None or kept[0] != (rank, max_bytes):
+            most = most_of_a_piece(self.messages, self.ranks, max_bytes)
+            made = rounds_of(self._rank(rank), self.sends(rank), self.receives(rank), most)
+            kept = self.__dict__["_rounds"] = (rank, max_bytes), made
+        rounds: list[Round] = kept[1]
+        return rounds
+
+    def run(
+        self,
+        buffer: Any,
+        group: Any = None,
+        *,
+        out: Any = None,
+        max_bytes: ByteCount | None = "64M",
+        check: bool = True,
+    ) -> Any:
+        """Carry out the exchange on torch.distributed.  Every process of the group calls it with its rank's buffer.
+
+        Parameters
+        ----------
+        buffer : array or None
+            The buffer of this rank in the source, of PyTorch, NumPy or CuPy; None for a rank that holds nothing.
+        group : torch.distributed.ProcessGroup, optional
+            As many processes as the exchange has ranks; rank k of the group is rank k of both shardings.  By default
+            all processes.
+        out : array, optional
+            The buffer of this rank in the target, in memory apart from `buffer`.
+        max_bytes : int or str, optional
+            The most bytes that this rank holds for packed messages, beside the two buffers.  Larger messages go in
+            pieces.  None for as many as it takes at once.
+        check : bool, optional
+            The ranks first tell each other what they run.  Without that, a mistake on one of them lets the others wait
+            for the group's timeout.
+
+        Returns
+        -------
+        array or None
+            `out`, or else a new buffer of the library of `buffer`, of PyTorch where that is None.  None for a rank that
+            holds nothing in the target.
+
+        Raises
+        ------
+        LayoutError, TypeError, BufferError
+            For a group of another size, and for buffers that are not those of the shards.  Nothing was sent, and
+            nothing written; with `check`, every rank gets an error that names the first such rank.
+        LayoutError
+            With `check`, for ranks that run different exchanges.
+        ConnectionError
+            When another process has ended, or does not answer within the group's timeout.  `out` is incomplete then.
+
+        See Also
+        --------
+        move : The same in one process.
+
+        Notes
+        -----
+        Like all of torch.distributed, calls on a group have the same order on every rank, and each thread needs a group
+        of its own.  After ConnectionError, and after Ctrl-C, destroy the group.
+
+        Examples
+        --------
+        A group of one process, which sends nothing:
+
+        >>> import numpy as np, tempfile, gpulayout as gl
+        >>> import torch.distributed as dist                                                    # doctest: +SKIP
+        >>> dist.init_process_group("gloo", rank=0, world_size=1, init_method="tcp://localhost:29500")  # doctest: +SKIP
+        >>> to_tiles = gl.exchange(gl.Sharding("f32[4,6]", [...]), gl.Sharding("f32[4,6]{0,1:T(2)}", [...]))
+        >>> to_tiles.run(np.arange(24, dtype=np.float32)).shape                                 # doctest: +SKIP
+        (24,)
+        """
+        from gpulayout.shards.group_run import run
+
+        return run(self, buffer, group, out, max_bytes, check)
+
 
 def _opened(buffers: Sequence[Any]) -> list[tuple[Backend, AnyArray, int]]:
     """The buffers of ranks that have one, each with its rank."""
@@ -348,82 +427,3 @@ def exchange(source: Sharding, target: Sharding, **options: Unpack[ArithmeticOpt
     <Exchange of bf16[1024,512]{1,0} from 4 ranks to 2: 6 messages>
     """
     return Exchange(source, target, **options)
-
-
-# ---- who sends which box ---------------------------------------------------------------------------------------------
-
-
-def boxes_to_send(source: Sharding, target: Sharding) -> dict[Pair, tuple[Box, ...]]:
-    """For pairs of ranks the boxes that the first one has to bring to the second, which may be the same."""
-    holders: dict[Box, list[int]] = {}
-    for rank, box in enumerate(source.boxes):
-        if box is not None and volume(box):
-            holders.setdefault(box, []).append(rank)
-    distinct = list(holders)
-    corners = np.array(distinct, np.int64).reshape(len(distinct), source.shape.rank, 2)
-    sent = [0] * source.ranks
-    found: dict[Pair, list[Box]] = {}
-    for rank, box in enumerate(target.boxes):
-        if box is None or not volume(box):
-            continue
-        near = [distinct[number] for number in _meeting(corners, box)]
-        for part, holding in _covering(rank, box, near, holders, target):
-            sender = rank if rank in holding else min(holding, key=lambda other: (sent[other], other))
-            sent[sender] += volume(part) * (sender != rank)
-            found.setdefault((sender, rank), []).append(part)
-    return {pair: tuple(boxes) for pair, boxes in found.items()}
-
-
-def _meeting(corners: Any, box: Box) -> list[int]:
-    """The numbers of the boxes that share elements with a box."""
-    own = np.array(box, np.int64).reshape(-1, 2)
-    meets = (corners[..., 0] < own[:, 1]) & (own[:, 0] < corners[..., 1])
-    return np.flatnonzero(meets.all(axis=1)).tolist()
-
-
-def _covering(
-    rank: int, box: Box, near: Sequence[Box], holders: dict[Box, list[int]], target: Sharding
-) -> Iterator[tuple[Box, list[int]]]:
-    """Parts that are the whole box together, and who holds each; LayoutError where nobody holds an element."""
-    common = [_common(box, other) for other in near]
-    if sum(map(volume, common)) == volume(box) and not _overlap(common):
-        yield from zip(common, (holders[other] for other in near))
-        return
-    left = [box]
-    for other in sorted(near, key=lambda other: (rank not in holders[other], other)):
-        rest: list[Box] = []
-        for piece in left:
-            part = _common(piece, other)
-            if volume(part) or not piece:
-                yield part, holders[other]
-                rest += _without(piece, part)
-            else:
-                rest.append(piece)
-        left = rest
-    if left:
-        first = ",".join(str(begin) for begin in min([begin for begin, _ in piece] for piece in left))
-        raise LayoutError(
-            f"no rank of the source holds element [{first}] of {target.shape}, which is in box {box_text(box)} of rank "
-            f"{rank} of the target: the boxes of the source leave it out"
-        )
-
-
-def _common(one: Box, other: Box) -> Box:
-    return tuple([(max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other)])
-
-
-def _overlap(boxes: Sequence[Box]) -> bool:
-    """Whether two of these boxes, none of which is empty, share an element."""
-    corners = np.array(boxes, np.int64).reshape(len(boxes), -1, 2)
-    return any(len(_meeting(corners[number + 1 :], box)) for number, box in enumerate(boxes))
-
-
-def _without(box: Box, part: Box) -> list[Box]:
-    """What is left of a box without a part of it, in as few boxes as its sides need."""
-    left, rest = [], list(box)
-    for dim, ((first, last), (begin, end)) in enumerate(zip(box, part)):
-        for piece in ((first, begin), (end, last)):
-            if piece[0] < piece[1]:
-                left.append((*rest[:dim], piece, *rest[dim + 1 :]))
-        rest[dim] = (begin, end)
-    return left

@@ -139,6 +139,10 @@ class Message:
     def __repr__(self) -> str:
         return f"<Message from rank {self.source} to rank {self.target}, {self.nbytes} bytes>"
 
+    def of(self, boxes: tuple[Box, ...]) -> Message:
+        """A message of some of the boxes, or of parts of them."""
+        return Message(self._sides, self.source, self.target, boxes)
+
     @cached_property
     def _planned(self) -> list[tuple[MessagePart, _Way, _Way]]:
         planned, begin = [], 0

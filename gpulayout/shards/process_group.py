@@ -1,7 +1,7 @@
 """A process group of torch.distributed as an exchange uses it: who is in it, bytes to and from a rank, waiting, errors.
 
-Waiting for gloo happens in a thread of its own, because torch hears no signal while it waits: so Ctrl-C ends a call.
-Waiting for NCCL only puts the current stream behind its messages.
+A thread of its own waits for gloo, because torch hears no signal while it waits: so Ctrl-C ends a call.  Waiting for
+NCCL only puts the current stream behind its messages.
 """
 
 from __future__ import annotations
@@ -33,6 +33,43 @@ class Transfer(NamedTuple):
     memory: Any
 
 
+class Waiter:
+    """A thread that waits for transfers one after the other, in the order in which it hears of them."""
+
+    def __init__(self) -> None:
+        self._asked: queue.SimpleQueue[Transfer | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def wait_for(self, transfer: Transfer) -> None:
+        """Add a transfer.  It and its memory are kept until its end."""
+        if self._thread is None:
+            # It refers to no more than the queues, and never keeps the interpreter from ending.
+            queues = self._asked, self._answers
+            self._thread = threading.Thread(target=_wait_for_each, args=queues, daemon=True, name=WAITER)
+            self._thread.start()
+        self._asked.put(transfer)
+
+    def next(self) -> None:
+        """Return at the end of the next transfer, or raise its error."""
+        error = self._answers.get()
+        if error is not None:
+            raise error
+
+    def end(self) -> None:
+        """Let the thread end after all transfers."""
+        self._asked.put(None)
+
+
+def _wait_for_each(asked: queue.SimpleQueue[Transfer | None], answers: queue.SimpleQueue[Exception | None]) -> None:
+    while (transfer := asked.get()) is not None:
+        try:
+            transfer.work.wait()
+            answers.put(None)
+        except Exception as error:
+            answers.put(error)
+
+
 class ProcessGroup:
     """One rank's view of a group: see the head of this file."""
 
@@ -46,15 +83,13 @@ class ProcessGroup:
         self.size = dist.get_world_size(group)
         self.devices = _devices(self.group)  # {"cpu": "gloo"}
         self.lock = locks.setdefault(self.group.group_name, threading.Lock())
-        self._asked: queue.SimpleQueue[Transfer | None] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._waiter = Waiter()
 
     def __enter__(self) -> ProcessGroup:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._asked.put(None)  # the thread ends once it waits for nothing
+        self._waiter.end()
 
     @property
     def device(self) -> Any:
@@ -67,7 +102,7 @@ class ProcessGroup:
         gathered = torch.empty((self.size, len(said)), dtype=torch.uint8, device=self.device)
         try:
             work = dist.all_gather([*gathered], own, group=self.group, async_op=True)
-            self._wait(Transfer(work, self.rank, True, gathered))
+            self._wait(self._begun(Transfer(work, self.rank, True, gathered)))
         except BaseException as error:  # Ctrl-C too
             if not isinstance(error, RuntimeError):
                 self.give_up()
@@ -95,7 +130,7 @@ class ProcessGroup:
                 work = call(memory, group=self.group, tag=tag, **peer)
             except RuntimeError as error:
                 raise self._broken(rank, comes, error) from error
-            together.append(Transfer(work, rank, comes, memory))
+            together.append(self._begun(Transfer(work, rank, comes, memory)))
         if together and together[0].memory.is_cuda:
             works = dist.batch_isend_irecv([transfer.work for transfer in together])
             # One work for the whole batch, or one for each message.
@@ -104,7 +139,10 @@ class ProcessGroup:
         return together
 
     def wait(self, transfer: Transfer) -> None:
-        """Return once the bytes are there, or have left; for NCCL, once the current stream will wait for them."""
+        """Return once the bytes are there, or have left; for NCCL, once the current stream will wait for them.
+
+        Transfers are waited for in the order in which they began.
+        """
         try:
             self._wait(transfer)
         except RuntimeError as error:
@@ -121,19 +159,16 @@ class ProcessGroup:
                 late = dist.irecv(byte, group=self.group, group_src=peer, tag=_NEVER)
                 late.wait(datetime.timedelta(milliseconds=1))
 
+    def _begun(self, transfer: Transfer) -> Transfer:
+        if not transfer.memory.is_cuda:
+            self._waiter.wait_for(transfer)
+        return transfer
+
     def _wait(self, transfer: Transfer) -> None:
         if transfer.memory.is_cuda:
             transfer.work.wait()
-            return
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=_wait_for_each, args=(self._asked, self._answers), daemon=True, name=WAITER
-            )
-            self._thread.start()
-        self._asked.put(transfer)
-        error = self._answers.get()
-        if error is not None:
-            raise error
+        else:
+            self._waiter.next()
 
     def _broken(self, rank: int, comes: bool, error: RuntimeError) -> ConnectionError:
         what = f"no message came from rank {rank}" if comes else f"no message reached rank {rank}"
@@ -158,15 +193,6 @@ class ProcessGroup:
         except RuntimeError:
             return True
         return False
-
-
-def _wait_for_each(asked: queue.SimpleQueue[Transfer | None], answers: queue.SimpleQueue[Exception | None]) -> None:
-    while (transfer := asked.get()) is not None:
-        try:
-            transfer.work.wait()
-            answers.put(None)
-        except Exception as error:
-            answers.put(error)
 
 
 def _devices(group: Any) -> dict[str, str]:

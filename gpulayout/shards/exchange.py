@@ -85,7 +85,7 @@ class Exchange:
         form = "" if self._sides.change is None else f" with {self._sides.change.arithmetic.form}"
         return (
             f"<Exchange of {self.source.shape} from {counted(self.source.ranks, 'rank')} to {self.target.ranks}{form}: "
-            f"{counted(len(self.messages), 'message')}>"
+            f"{counted(sum(source != target for source, target in self._pairs), 'message')}>"
         )
 
     @property
@@ -95,36 +95,44 @@ class Exchange:
 
     # ---- what goes where ---------------------------------------------------------------------------------------------
 
-    @cached_property
-    def _all(self) -> dict[Pair, Message]:
-        return {pair: Message(self._sides, *pair, boxes) for pair, boxes in sorted(self._boxes.items())}
+    # A rank makes its own messages only: of 500 ranks with a message for each other, all of them take seconds.
 
     @cached_property
+    def _pairs(self) -> list[Pair]:
+        return sorted(self._boxes)
+
+    def _message(self, pair: Pair) -> Message:
+        made: dict[Pair, Message] = self.__dict__.setdefault("_made", {})
+        message = made.get(pair)
+        return message or made.setdefault(pair, Message(self._sides, *pair, self._boxes[pair]))
+
+    @property
     def messages(self) -> tuple[Message, ...]:
         """See the class."""
-        return tuple([message for (source, target), message in self._all.items() if source != target])
+        return tuple([self._message(pair) for pair in self._pairs if pair[0] != pair[1]])
 
     @cached_property
-    def _by_rank(self) -> tuple[list[list[Message]], list[list[Message]]]:
-        sends: list[list[Message]] = [[] for _ in range(self.ranks)]
-        receives: list[list[Message]] = [[] for _ in range(self.ranks)]
-        for message in self.messages:
-            sends[message.source].append(message)
-            receives[message.target].append(message)
+    def _by_rank(self) -> tuple[list[list[Pair]], list[list[Pair]]]:
+        sends: list[list[Pair]] = [[] for _ in range(self.ranks)]
+        receives: list[list[Pair]] = [[] for _ in range(self.ranks)]
+        for source, target in self._pairs:
+            if source != target:
+                sends[source].append((source, target))
+                receives[target].append((source, target))
         return sends, receives
 
     def sends(self, rank: int) -> tuple[Message, ...]:
         """What a rank sends, in the order of the ranks that get it."""
-        return tuple(self._by_rank[0][self._rank(rank)])
+        return tuple(map(self._message, self._by_rank[0][self._rank(rank)]))
 
     def receives(self, rank: int) -> tuple[Message, ...]:
         """What a rank receives, in the order of the ranks that send it."""
-        return tuple(self._by_rank[1][self._rank(rank)])
+        return tuple(map(self._message, self._by_rank[1][self._rank(rank)]))
 
     def local(self, rank: int) -> Message | None:
         """What stays on a rank; None for nothing.  `Message.copy` brings it to its place."""
-        rank = self._rank(rank)
-        return self._all.get((rank, rank))
+        pair = (self._rank(rank),) * 2
+        return self._message(pair) if pair in self._boxes else None
 
     def _rank(self, rank: int) -> int:
         if isinstance(rank, bool) or not hasattr(rank, "__index__"):
@@ -168,7 +176,7 @@ class Exchange:
           link     rank 0 to rank 1: 24 bytes, 1 box
           link     rank 1 to rank 0: 24 bytes, 1 box
         """
-        stays = [message for (source, target), message in self._all.items() if source == target]
+        stays = [self._message(pair) for pair in self._pairs if pair[0] == pair[1]]
         form = None if self.change is None else self.change.arithmetic.form
         return explained(self.source, self.target, form, self.messages, stays)
 
@@ -212,8 +220,10 @@ class Exchange:
         array([[ 0, 24, 12],
                [24, 36, 12]])
         """
-        message = self._all.get((self._rank(source), self._rank(target)))
-        return np.empty((0, 3), np.int64) if message is None else message.run_list(longest, align, least).array()
+        pair = self._rank(source), self._rank(target)
+        if pair not in self._boxes:
+            return np.empty((0, 3), np.int64)
+        return self._message(pair).run_list(longest, align, least).array()
 
     def fills(self, rank: int) -> Fills | None:
         """List the padding of a rank's target buffer, as `Plan.fills` does; None for a rank that holds nothing."""
@@ -279,8 +289,8 @@ class Exchange:
             for rank, out in enumerate(made):
                 if out is not None:
                     self.fill_padding(rank, out)
-        for (source, target), message in self._all.items():
-            message.copy(given[source], made[target])
+        for source, target in self._pairs:
+            self._message((source, target)).copy(given[source], made[target])
         return made if outs is None else list(outs)
 
     # ---- in a process for each rank ----------------------------------------------------------------------------------
@@ -289,7 +299,8 @@ class Exchange:
         """What a rank sends and receives at a time, in pieces of messages, if it has this memory for what is packed."""
         kept = self.__dict__.get("_rounds")
         if kept is None or kept[0] != (rank, max_bytes):
-            most = most_of_a_piece(self.messages, self.ranks, max_bytes)
+            counts = [len(sent) + len(received) for sent, received in zip(*self._by_rank)]
+            most = most_of_a_piece(counts, max_bytes)
             made = rounds_of(self._rank(rank), self.sends(rank), self.receives(rank), most)
             kept = self.__dict__["_rounds"] = (rank, max_bytes), made
         rounds: list[Round] = kept[1]

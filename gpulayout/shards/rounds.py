@@ -26,15 +26,14 @@ class Round(NamedTuple):
     receives: tuple[Message, ...]
 
 
-def most_of_a_piece(messages: Sequence[Message], ranks: int, max_bytes: int | None) -> list[int | None]:
-    """For each rank the bytes that a piece of its messages may have; LayoutError for too small a `max_bytes`."""
+def most_of_a_piece(counts: Sequence[int], max_bytes: int | None) -> list[int | None]:
+    """For each rank the bytes that a piece of its messages may have; LayoutError for too small a `max_bytes`.
+
+    counts   for each rank how many messages it sends and receives
+    """
     if max_bytes is None:
-        return [None] * ranks
-    counts = [0] * ranks
-    for message in messages:
-        counts[message.source] += 1
-        counts[message.target] += 1
-    busiest = max(range(ranks), key=counts.__getitem__)
+        return [None] * len(counts)
+    busiest = max(range(len(counts)), key=counts.__getitem__)
     least = 2 * ALIGNMENT * counts[busiest]
     if max_bytes < least:
         raise LayoutError(

@@ -13,6 +13,7 @@ from gpulayout.shards.messages import volume
 from gpulayout.shards.sharding import Sharding, box_text
 
 Pair = tuple[int, int]
+Numbers = np.ndarray[Any, np.dtype[np.int64]]  # of boxes: the first coordinate in each dimension, and one past the last
 
 
 def boxes_to_send(source: Sharding, target: Sharding) -> dict[Pair, tuple[Box, ...]]:
@@ -23,34 +24,55 @@ def boxes_to_send(source: Sharding, target: Sharding) -> dict[Pair, tuple[Box, .
             holders.setdefault(box, []).append(rank)
     distinct = list(holders)
     corners = np.array(distinct, np.int64).reshape(len(distinct), source.shape.rank, 2)
+    are_apart = not _overlap(corners)
     sent = [0] * source.ranks
     found: dict[Pair, list[Box]] = {}
     for rank, box in enumerate(target.boxes):
         if box is None or not volume(box):
             continue
-        near = [distinct[number] for number in _meeting(corners, box)]
-        for part, holding in _covering(rank, box, near, holders, target):
+        near = _meeting(corners, box)
+        parts = _parts(corners[near], box)
+        if not (are_apart or not _overlap(parts)) or sum(_volumes(parts)) != volume(box):
+            covering = _covering(rank, box, [distinct[number] for number in near], holders, target)
+        else:
+            covering = zip(map(_box, parts.tolist()), [holders[distinct[number]] for number in near])
+        for part, holding in covering:
             sender = rank if rank in holding else min(holding, key=lambda other: (sent[other], other))
             sent[sender] += volume(part) * (sender != rank)
             found.setdefault((sender, rank), []).append(part)
     return {pair: tuple(boxes) for pair, boxes in found.items()}
 
 
-def _meeting(corners: Any, box: Box) -> list[int]:
+def _box(corners: list[list[int]]) -> Box:
+    return tuple([(first, last) for first, last in corners])
+
+
+def _parts(corners: Numbers, box: Box) -> Numbers:
+    """What boxes have in common with one."""
+    own = np.array(box, np.int64).reshape(-1, 2)
+    return np.stack([np.maximum(corners[..., 0], own[:, 0]), np.minimum(corners[..., 1], own[:, 1])], axis=-1)
+
+
+def _volumes(corners: Numbers) -> list[int]:
+    volumes: list[int] = (corners[..., 1] - corners[..., 0]).prod(axis=1).tolist()
+    return volumes
+
+
+def _meeting(corners: Numbers, box: Box | Numbers) -> list[int]:
     """The numbers of the boxes that share elements with a box."""
     own = np.array(box, np.int64).reshape(-1, 2)
     meets = (corners[..., 0] < own[:, 1]) & (own[:, 0] < corners[..., 1])
-    return np.flatnonzero(meets.all(axis=1)).tolist()
+    numbers: list[int] = np.flatnonzero(meets.all(axis=1)).tolist()
+    return numbers
 
 
 def _covering(
     rank: int, box: Box, near: Sequence[Box], holders: dict[Box, list[int]], target: Sharding
 ) -> Iterator[tuple[Box, list[int]]]:
-    """Parts that are the whole box together, and who holds each; LayoutError where nobody holds an element."""
-    common = [_common(box, other) for other in near]
-    if sum(map(volume, common)) == volume(box) and not _overlap(common):
-        yield from zip(common, (holders[other] for other in near))
-        return
+    """Parts that are the whole box together, of boxes that overlap, and who holds each.
+
+    LayoutError where nobody holds an element.
+    """
     left = [box]
     for other in sorted(near, key=lambda other: (rank not in holders[other], other)):
         rest: list[Box] = []
@@ -74,10 +96,9 @@ def _common(one: Box, other: Box) -> Box:
     return tuple([(max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other)])
 
 
-def _overlap(boxes: Sequence[Box]) -> bool:
+def _overlap(corners: Numbers) -> bool:
     """Whether two of these boxes, none of which is empty, share an element."""
-    corners = np.array(boxes, np.int64).reshape(len(boxes), -1, 2)
-    return any(len(_meeting(corners[number + 1 :], box)) for number, box in enumerate(boxes))
+    return any(len(_meeting(corners[number + 1 :], box)) for number, box in enumerate(corners))
 
 
 def _without(box: Box, part: Box) -> list[Box]:

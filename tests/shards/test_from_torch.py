@@ -9,10 +9,11 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.shards.from_torch import boxes_of_device_mesh
-from tests.support import effort
+from tests.support import effort, gloo_ranks
 
 torch = pytest.importorskip("torch")
 placement_types = pytest.importorskip("torch.distributed.tensor.placement_types")
+dtensors = pytest.importorskip("tests.support.dtensors", exc_type=ImportError)
 Shard, Replicate, Partial = placement_types.Shard, placement_types.Replicate, placement_types.Partial
 Strided = placement_types._StridedShard
 
@@ -154,3 +155,38 @@ def test_what_is_refused(mesh, placements, message):
 def test_a_mesh_of_another_kind():
     with pytest.raises(gl.LayoutError, match="mesh is a dict, not a .*DeviceMesh: gl.Sharding.by_mesh takes"):
         boxes_of_device_mesh({"tp": 2}, [Shard(0)], gl.Shape("f32", (6, 4)))
+
+
+# ---- real tensors ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    with gloo_ranks.Ranks() as started:
+        yield started
+
+
+def test_tensors_that_pytorch_distributed(ranks):
+    """Each is read right, and an exchange brings it to any other: on one mesh or on two, of some ranks or of all."""
+    found = ranks.values(4, dtensors.random_tensors, 0, effort.examples(100))
+    assert all(own == found[0] for own in found)
+    assert any(None in sharding.boxes for sharding, _ in found[0])
+
+
+def test_a_model_of_tensor_parallelism_and_fsdp(ranks):
+    models = ranks.values(4, dtensors.fully_sharded, 5)
+    assert all(own == models[0] for own in models)
+    placements, sharding = models[0]["0.weight"]
+    assert "_StridedShard" in placements
+    assert [rows for rows, _ in sharding.boxes] == [(0, 2), (3, 4), (2, 3), (4, 5)]  # tp cuts first: ranks 0 and 1
+
+
+def test_tensors_that_are_refused(ranks):
+    for rank, (sizes, strides, partial, in_order, last_first) in enumerate(ranks.values(4, dtensors.refusals)):
+        said = "sizes (5, 4) on rank 3, where its placements (Shard(dim=0),) say (6, 4): give DTensor.from_local shape="
+        assert said in sizes if rank == 3 else sizes.startswith("Sharding of f32[24,4]{1,0} over 4 ranks")
+        assert f"strides (1, 6) on rank {rank}, where sizes (6, 4) in its order have (4, 1)" in strides
+        assert "numbers that are still to be combined" in partial
+        if in_order is not None:
+            assert in_order.startswith("Sharding of f32[8,4]{1,0} over 4 ranks")
+            assert "but a later dimension of its mesh cuts first" in last_first

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,12 @@ import click
 from gpulayout.cli.answer import Answer
 from gpulayout.cli.failures import failures_in_one_line, print_note, printable, says_what_is_missing, with_options
 from gpulayout.cli.output import print_columns, print_json, print_remark
-from gpulayout.files.checkpoints.by_recipe import plan_by_recipe
-from gpulayout.files.checkpoints.kinds import assumptions
-from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.model_move import NOT_FOR_MODELS, CheckpointWork, ModelMove
+from gpulayout.files.checkpoints.planner import planner_of
 from gpulayout.files.checkpoints.planning import (
     CheckpointPlan,
     check_dtype,
     copied_siblings,
-    plan_relayout,
     plan_restore,
     summary,
     taken_as,
@@ -89,6 +85,7 @@ def planner(
     texts: Mapping[str, Sequence[str]],
     recipe: Recipe | None,
     *,
+    ranks: int | None,
     dtype: ElementType | None,
     unpack: bool,
     allow_unmatched: bool,
@@ -98,7 +95,8 @@ def planner(
     Usage errors are for what no file can make right.  What a file of rules or a model makes wrong is a failure.
     """
     if unpack:
-        for name, value in {**texts, "recipe": recipe, "dtype": dtype, "allow-unmatched": allow_unmatched}.items():
+        others = {"recipe": recipe, "ranks": ranks, "dtype": dtype, "allow-unmatched": allow_unmatched}
+        for name, value in {**texts, **others}.items():
             if value:
                 raise click.UsageError(f"--unpack makes arrays of tensors by their notes alone: leave out --{name}")
         return plan_restore
@@ -106,12 +104,12 @@ def planner(
     rules = [*texts["tensor"], *(Path(name) if name.endswith(".toml") else name for name in texts["map"])]
     try:
         check_dtype(dtype)
-        sets = rule_sets(rules, _pairs("rename", "TEXT", texts["rename"]))
-        assumed = assumptions(_pairs("assume", "KIND", texts["assume"]), sets)
+        rename = _pairs("rename", "TEXT", texts["rename"])
+        assume = _pairs("assume", "KIND", texts["assume"])
+        options: dict[str, Any] = {"dtype": dtype, "allow_unmatched": allow_unmatched}
+        return planner_of(rules, rename, assume, recipe=recipe, ranks=ranks, **options)
     except (LayoutError, TypeError) as error:
         raise click.UsageError(printable(with_options(str(error)))) from None
-    plan_by = plan_relayout if recipe is None else partial(plan_by_recipe, recipe=recipe)
-    return partial(plan_by, sets=sets, assumed=assumed, dtype=dtype, allow_unmatched=allow_unmatched)
 
 
 _EXAMPLES = {

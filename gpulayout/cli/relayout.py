@@ -155,8 +155,11 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
     click.option("--unpack", is_flag=True, help="Write an N-d array; of a buffer --from SHAPE."),
     click.option("--from", "from_", metavar="SHAPE", type=read_shape_or_layout, help="IN is a buffer of this shape."),
     click.option("--tensor", metavar="REGEX=WHAT", multiple=True, help="In a model: what tensors become."),
-    click.option("--map", metavar="NAME|FILE", multiple=True, help="In a model: a map, or .toml rules."),
+    click.option(
+        "--map", metavar="NAME|FILE", multiple=True, help="Rules of a model: torch-to-flax, ..., or a .toml file."
+    ),
     click.option("--recipe", metavar="NAME|FILE", multiple=True, help="A whole checkpoint: see gpulayout recipes."),
+    click.option("--ranks", metavar="NUMBER", type=int, help="In a model: a file for each rank, OUT has ${rank}."),
     click.option("--rename", metavar="REGEX=TEXT", multiple=True, help="In a model: replace in all names."),
     click.option("--assume", metavar="REGEX=KIND", multiple=True, help="In a model: what layers are."),
     click.option("--allow-unmatched", is_flag=True, help="In a model: not every rule must fit."),
@@ -169,13 +172,14 @@ def relayout(
     unpack: bool,
     from_: Shape | str | None,
     recipe: tuple[str, ...],
+    ranks: int | None,
     allow_unmatched: bool,
     **options: Any,
 ) -> None:
     """Move IN, a .npy file or with --from a buffer, to another layout, into OUT; or the tensors of models, of which
     several become one.  --to takes a LAYOUT {1,0,2}, a SHAPE, a pattern 'h w c -> c h w', or a name such as F.
     A model is a .safetensors file, an index of such, a folder, or as IN a .gguf file.  REGEX fits whole names.  WHAT is
-    what --to takes, '; dtype=', '; name='; or keep, drop.  Maps: torch-to-flax, -keras, -mlx; flax-to-torch, ...
+    as --to; then dtype=, name=, keep, drop.
 
     \b
     Examples:
@@ -190,10 +194,10 @@ def relayout(
     made_by = recipe_of(recipe)
     if made_by or is_about_model(files, to, from_) or (are_models(files) and not options["raw"]):
         options = {"from": from_, "to": to, **options}
-        of_models = {"dtype": options.pop("dtype"), "allow_unmatched": allow_unmatched}
-        command = model_command(sources, target, options, **move_options(made_by))
+        of_models = {"dtype": options.pop("dtype"), "allow_unmatched": allow_unmatched, "ranks": ranks}
+        command = model_command(sources, target, options, new_ranks=ranks, **move_options(made_by))
         return command.run(planner(texts, made_by, unpack=unpack, **of_models))
-    for name, value in (texts | {"allow-unmatched": allow_unmatched}).items():
+    for name, value in (texts | {"ranks": ranks, "allow-unmatched": allow_unmatched}).items():
         if value:
             raise click.UsageError(
                 f"--{name} is for a model, whose name ends in .safetensors or .safetensors.index.json"

@@ -35,6 +35,7 @@ _KEYWORDS = (
     ("--raw", "raw=True"),
     ("--no-strict", "strict=False"),
     ("--overwrite", "overwrite=True"),
+    ("--ranks 2", "ranks=2"),
 )
 
 

@@ -6,19 +6,16 @@ import contextlib
 import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, SupportsIndex, TypeAlias, Unpack, overload
 
 from gpulayout.arrays.array_types import ArithmeticOptions, ShapeLike, TargetLike
 from gpulayout.arrays.shaped_buffer import ShapedBuffer
 from gpulayout.files.array_move import ArrayMove
-from gpulayout.files.checkpoints.by_recipe import plan_by_recipe
-from gpulayout.files.checkpoints.kinds import assumptions
-from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.model_move import NOT_FOR_MODELS, ModelMove
 from gpulayout.files.checkpoints.opening import are_models, is_about_model
-from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_relayout, plan_restore
+from gpulayout.files.checkpoints.planner import planner_of
+from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_restore
 from gpulayout.files.checkpoints.recipes import Recipe, move_options, read_recipe
 from gpulayout.files.engine import Progress
 from gpulayout.files.errors import FileError, advice_in_python
@@ -49,8 +46,8 @@ def relayout_file(
 @overload
 def relayout_file(
     file: FilePath | Sequence[FilePath], out: FilePath, *, tensors: Rules, recipe: FilePath | None = None,
-    unpack: bool = False, rename: Pairs = (), assume: Pairs = (), allow_unmatched: bool = False,
-    overwrite: bool = False, dry_run: bool = False, max_bytes: SupportsIndex | str | None = None,
+    ranks: int | None = None, unpack: bool = False, rename: Pairs = (), assume: Pairs = (), overwrite: bool = False,
+    allow_unmatched: bool = False, dry_run: bool = False, max_bytes: SupportsIndex | str | None = None,
     progress: Callable[[int, int], None] | None = None, **options: Unpack[ArithmeticOptions],
 ) -> CheckpointRelayout: ...  # fmt: skip
 @overload
@@ -66,6 +63,7 @@ def relayout_file(
     *,
     tensors: Rules | None = None,
     recipe: str | os.PathLike[str] | None = None,
+    ranks: int | None = None,
     rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     assume: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     allow_unmatched: bool = False,
@@ -110,6 +108,10 @@ def relayout_file(
         Rules for a whole checkpoint, by name, ``"gptq-to-marlin"`` or ``"llama-tp(ranks=2)"``, or a file of your own
         that ends in ``.toml``.  The rules of `tensors` stand before its own.  It checks ``config.json``, if there is
         one, and changes it in a new folder.  ``gpulayout recipes`` lists them.
+    ranks : int, optional
+        How many new files there are, one for each rank, in place of one new model.  `out` is then a name with
+        ``${rank}``, such as ``"rank${rank}.safetensors"``.  In rules ``${rank}`` is the number of a file, from 0, and
+        ``${ranks}`` how many there are.  Such a name as `file` stands for the files of all ranks that are there.
     rename : mapping or pairs, optional
         Regular expressions, and the texts that take the place of what they find in the names of all new tensors.
     assume : mapping or pairs, optional
@@ -228,11 +230,11 @@ def relayout_file(
         if is_named or tensors is not None or recipe is not None:
             _check_says_nothing_of_arrays(options, source=source, target=target, scratch=scratch, **plain.said)
             made_by = None if recipe is None else read_recipe(recipe)
-            options_of_move = move_options(made_by)
+            options_of_move = {"new_ranks": ranks, **move_options(made_by)}
             move = ModelMove(_model_paths(files), _path("out", out), max_bytes, overwrite, **options_of_move)
-            planner = _planner(tensors, made_by, unpack, dtype=options.get("dtype"), **of_models)
+            planner = _planner(tensors, made_by, unpack, ranks, dtype=options.get("dtype"), **of_models)
             return _moved_models(move, planner, run)
-        _check_is_array(file, of_models)
+        _check_is_array(file, {**of_models, "ranks": ranks})
         _check_unpack(file, unpack, source, target)
         folder = None if scratch is None else _path("scratch", scratch)
         origin = file if isinstance(file, ShapedBuffer) else _path("file", file)
@@ -362,6 +364,7 @@ def _planner(
     tensors: Rules | None,
     recipe: Recipe | None,
     unpack: bool,
+    ranks: int | None,
     rename: Pairs,
     assume: Pairs,
     allow_unmatched: bool,
@@ -372,6 +375,7 @@ def _planner(
         said = {
             "tensors": tensors,
             "recipe": recipe,
+            "ranks": ranks,
             "rename": rename,
             "assume": assume,
             "allow_unmatched": allow_unmatched,
@@ -380,11 +384,15 @@ def _planner(
             if value:
                 raise TypeError(f"unpack=True makes arrays of tensors by their notes alone: leave out {name}")
         return plan_restore
-    sets = rule_sets(tensors, _pairs("rename", rename, "texts"))
-    assumed = assumptions(_pairs("assume", assume, "kinds"), sets)
-    element_type = None if dtype is None else ElementType.of(dtype)
-    plan_by = plan_relayout if recipe is None else partial(plan_by_recipe, recipe=recipe)
-    return partial(plan_by, sets=sets, assumed=assumed, dtype=element_type, allow_unmatched=allow_unmatched)
+    return planner_of(
+        tensors,
+        _pairs("rename", rename, "texts"),
+        _pairs("assume", assume, "kinds"),
+        recipe=recipe,
+        ranks=ranks,
+        dtype=None if dtype is None else ElementType.of(dtype),
+        allow_unmatched=allow_unmatched,
+    )
 
 
 def _moved_models(move: ModelMove, planner: Callable[..., CheckpointPlan], run: Progress | None) -> CheckpointRelayout:

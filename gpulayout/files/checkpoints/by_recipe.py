@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gpulayout.files.checkpoints import config
+from gpulayout.files.checkpoints.by_ranks import together, with_all_ruled
 from gpulayout.files.checkpoints.config import Config, read_config
 from gpulayout.files.checkpoints.gguf import GGUF_ENDING, METADATA_PREFIX, GgufContents, is_gguf, is_later_part
 from gpulayout.files.checkpoints.measured_tensors import Scales
-from gpulayout.files.checkpoints.model_folders import ENDING, OtherFile
+from gpulayout.files.checkpoints.model_folders import OtherFile
 from gpulayout.files.checkpoints.opening import Checkpoint
 from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_relayout
+from gpulayout.files.checkpoints.rank_files import check_rank_names
 from gpulayout.files.checkpoints.recipes import Recipe
 from gpulayout.files.checkpoints.rules import RuleSet
 from gpulayout.files.checkpoints.tensor_checks import check_tensors
@@ -44,7 +45,9 @@ def plan_by_recipe(
         recipe.check_values(known)
         if not values.get("rank"):  # once for all ranks
             check_tensors(source, recipe.tensor_checks(known), [rule for own in sets[:1] for rule in own.rules])
-        sets_of_all = (*sets[:1], recipe.rules(known), *sets[1:])
+        sets_of_all: Sequence[RuleSet] = (*sets[:1], recipe.rules(known), *sets[1:])
+        if recipe.output is not None:
+            sets_of_all = with_all_ruled(source, sets_of_all)
         return plan_relayout(source, path, sets_of_all, scales=scales, constants=recipe.constants(known), **options)
 
     if recipe.output is None:
@@ -54,22 +57,12 @@ def plan_by_recipe(
         ranks = recipe.ranks(recipe.values(found))
         values = recipe.values(found, rank=0)
         names = [recipe.values(found, rank=rank).filled(recipe.output) for rank in range(ranks)]
-        _check_names(names, f"{recipe.shown}: output {value_text(recipe.output)}")
+        check_rank_names(names, f"{recipe.shown}: output {value_text(recipe.output)}")
         plan = together([planned(path.with_name(name), rank=rank) for rank, name in enumerate(names)])
     values.give(kept_modules=_kept_modules(plan, found))
     others = _configs(path, recipe.config(found, values))
     remarks = (*(f"read by {each}" for each in recipe.readers), *recipe.notes)
     return replace(plan, others=others, remarks=remarks, warnings=_warnings(found))
-
-
-def _check_names(names: Sequence[Any], shown: str) -> None:
-    """`FileError` for what are no names of files in a folder, and for one name twice."""
-    for name in names:
-        is_name = isinstance(name, str) and name == os.path.basename(name) and not {*"\0\\"} & {*name}
-        if not is_name or not name.lower().endswith(ENDING):
-            raise FileError(f"{shown} gives {value_text(name)}, which is not the name of a {ENDING} file")
-    if len({*names}) < len(names):
-        raise FileError(f"{shown} is one name for several ranks")
 
 
 def _configs(path: Path, text: bytes | None) -> tuple[OtherFile, ...]:
@@ -109,17 +102,6 @@ def _check_is_gguf(recipe: Recipe, source: Checkpoint, found: Config) -> None:
     beside = sorted(path for path in source.path.parent.iterdir() if is_gguf(path) and not is_later_part(path.name))
     advice = f": write the file, {beside[0]}" if beside else f", and no file beside it ends in {GGUF_ENDING}"
     raise FileError(f"{source.name}: this is not a GGUF file, and {recipe.shown} needs one{advice}")
-
-
-def together(plans: Sequence[CheckpointPlan]) -> CheckpointPlan:
-    """Several plans of one checkpoint as one, whose files all appear or none."""
-    first = plans[0]
-    for each in plans[1:]:
-        first.siblings.read.update(each.siblings.read)
-    changes = tuple(change for each in plans for change in each.changes)
-    unmatched = tuple(dict.fromkeys(rule for each in plans for rule in each.unmatched))
-    files = tuple(file for each in plans for file in each.files)
-    return replace(first, changes=changes, unmatched=unmatched, files=files)
 
 
 def _warnings(found: Config) -> tuple[str, ...]:

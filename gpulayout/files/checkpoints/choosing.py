@@ -69,9 +69,10 @@ def rules_of(
     for name, (rule, _) in by_name.items():
         if rule is None and strict and not allow_unmatched:
             one, who = kinds.only(name), f"{tensor_text(name)}, {model.first(name)}"
+            pieces = f"'{one}=along=0' for its pieces, " if model.inputs > 1 else ""
             raise LayoutError(
                 why_opaque(model.first(name))
-                or f"{strict} has no rule for {who}: add one of your own, such as '{one}=drop', or '{one}=keep'"
+                or f"{strict} has no rule for {who}: add one of your own, such as {pieces}'{one}=drop', or '{one}=keep'"
             )
     for origin in dict.fromkeys(origin for origin, _ in unclear.values()):
         raise LayoutError(kinds.unclear_text([choice for where, choice in unclear.values() if where == origin], origin))

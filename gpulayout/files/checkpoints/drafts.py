@@ -287,7 +287,10 @@ def _shard(member: Member, rule: Rule, number: int = 0) -> Member:
     try:
         indices = cut.indices(member.sizes[axis], f"{member} along {axis_text(axis)}")
     except LayoutError as error:
-        raise LayoutError(f"{rule.origin}: shard={error}") from None
+        fits = -(-member.sizes[axis] // cut.parts) * cut.parts
+        alone = not (rule.regroup.join or rule.regroup.split or rule.regroup.sizes or rule.regroup.resize)
+        advice = f": resize={member.sizes[axis]}->{fits} adds zeros first" if alone else ""
+        raise LayoutError(f"{rule.origin}: shard={error}{advice}") from None
     return member.taken(axis, indices)
 
 

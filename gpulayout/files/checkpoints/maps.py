@@ -24,6 +24,8 @@ from typing import Any
 
 from gpulayout.files.checkpoints.header import NOTE
 from gpulayout.files.checkpoints.kinds import FORMATS
+from gpulayout.files.checkpoints.rank_files import RANK
+from gpulayout.files.checkpoints.recipe_values import RecipeValues
 from gpulayout.files.checkpoints.rule_text import renamings, rule_of, rule_of_text
 from gpulayout.files.checkpoints.rules import RuleSet
 from gpulayout.files.errors import FileError
@@ -43,8 +45,11 @@ def ready_maps() -> dict[str, str]:
     return {file.stem: file.read_text().splitlines()[0].removeprefix("# ") for file in files}
 
 
-def read_map(name: str | os.PathLike[str]) -> RuleSet:
-    """The rules of a ready map, or of a file; `FileError` for other text, with the place of what is wrong."""
+def read_map(name: str | os.PathLike[str], values: RecipeValues | None = None) -> RuleSet:
+    """The rules of a ready map, or of a file; `FileError` for other text, with the place of what is wrong.
+
+    values   take the places of ${names}; None where those are text as any other
+    """
     file = Path(os.fspath(name))
     if isinstance(name, str) and file.suffix != ".toml" and os.sep not in name:
         file = FOLDER / f"{name}.toml"
@@ -61,7 +66,7 @@ def read_map(name: str | os.PathLike[str]) -> RuleSet:
         if key not in MAP_KEYS or not isinstance(value, MAP_KEYS[key]):
             needs = f"must be a {MAP_KEYS[key].__name__}" if key in MAP_KEYS else f"is none of {', '.join(MAP_KEYS)}"
             raise FileError(f"{shown}: the key {value_text(key)} {needs}")
-    return rules_in(content, shown)
+    return rules_in(content if values is None else values.filled(content), shown)
 
 
 def content_of(file: Path, shown: str) -> tuple[str, dict[str, Any]]:
@@ -141,10 +146,22 @@ def readers() -> dict[str, str]:
     return {format: " or ".join(names) for format, names in maps.items()}
 
 
-def rule_sets(tensors: Any, rename: Iterable[tuple[str, str]] = ()) -> tuple[RuleSet, ...]:
+def rule_sets(
+    tensors: Any, rename: Iterable[tuple[str, str]] = (), values: RecipeValues | None = None
+) -> tuple[RuleSet, ...]:
     """The sets of rules that a caller gives as one value: the name or the file of a map, a mapping of rules by regular
     expression, a list of texts such as '(.*)kernel=i o -> o i', or a list of these.
+
+    values   take the places of ${names}; None where those are text as any other
     """
+
+    def filled(said: Any) -> Any:
+        if values is None and RANK in str(said):
+            raise LayoutError(
+                f"{value_text(clipped(str(said), 80))} has {RANK}: say in ranks how many new files there are"
+            )
+        return said if values is None else values.filled(said)
+
     if tensors is None or isinstance(tensors, (str, os.PathLike, Mapping)):
         tensors = [] if tensors is None else [tensors]
     elif not isinstance(tensors, (list, tuple)):
@@ -152,11 +169,11 @@ def rule_sets(tensors: Any, rename: Iterable[tuple[str, str]] = ()) -> tuple[Rul
     own, maps = [], []
     for each in tensors:
         if isinstance(each, Mapping):
-            own += [rule_of(regex, what, f"the rule {value_text(regex)}") for regex, what in each.items()]
+            own += [rule_of(regex, filled(what), f"the rule {value_text(regex)}") for regex, what in each.items()]
         elif isinstance(each, os.PathLike) or (isinstance(each, str) and "=" not in each):
-            maps.append(read_map(each))
+            maps.append(read_map(each, values))
         elif isinstance(each, str):
-            own.append(rule_of_text(each))
+            own.append(rule_of_text(filled(each)))
         else:
             raise TypeError(f"tensors has {value_text(each)}: it takes maps, mappings and texts REGEX=WHAT")
     strict = [each.origin for each in maps if each.strict]
@@ -164,4 +181,4 @@ def rule_sets(tensors: Any, rename: Iterable[tuple[str, str]] = ()) -> tuple[Rul
         raise LayoutError(
             f"{strict[0]} and {strict[1]} both want a rule for every tensor, so they are for different files: give one"
         )
-    return (RuleSet(tuple(own), renamings(rename, "rename")), *maps)
+    return (RuleSet(tuple(own), renamings([*map(filled, rename)], "rename")), *maps)

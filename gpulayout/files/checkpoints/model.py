@@ -50,6 +50,7 @@ class Model:
     inputs   how many there are
     input_of the number of the input of a file, by the `id` of the file
     measured the tensors of scales that are measured, each with the name of the tensor that it is measured from
+    same     the names of tensors that were compared, and are the same in all inputs that have them
     """
 
     tensors: Mapping[str, tuple[Found, ...]]
@@ -58,6 +59,7 @@ class Model:
     inputs: int
     input_of: Mapping[int, int]
     measured: Mapping[str, str] = field(default_factory=dict)
+    same: set[str] = field(default_factory=set)
 
     def first(self, name: str) -> StoredTensor:
         """A tensor as the first input with it has it."""
@@ -89,7 +91,8 @@ def model_of(source: Checkpoint) -> Model:
             if tensor.name in own:
                 notes[tensor.name] = own[tensor.name]
     input_of = {id(shard): number for number, shards in enumerate(source.inputs) for shard in shards}
-    return Model({name: tuple(found) for name, found in tensors.items()}, notes, sides, len(source.inputs), input_of)
+    by_name = {name: tuple(found) for name, found in tensors.items()}
+    return Model(by_name, notes, sides, len(source.inputs), input_of, same=source.same)
 
 
 def _about_notes(
@@ -139,7 +142,7 @@ def same_in_all(model: Model, name: str) -> Found:
     """The one tensor of a name; `LayoutError` where only some of the inputs have it, or where they differ."""
     found = model.tensors[name]
     first = found[0]
-    if len(found) == 1:
+    if len(found) == 1 or name in model.same:
         return first
     if name in model.measured:
         raise LayoutError(
@@ -154,6 +157,7 @@ def same_in_all(model: Model, name: str) -> Found:
                 "same there: a rule must say along which axis they are to be joined, such as "
                 f"'{re.escape(name)}=along=0', or that it is left out, '...=drop'"
             )
+    model.same.add(name)
     return first
 
 

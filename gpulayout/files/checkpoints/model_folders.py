@@ -68,14 +68,16 @@ def model_in(folder: Path) -> Path:
         )
     names = ", ".join(str(folder / name) for name in found[:3])
     if all(map(_OF_RANK.fullmatch, found)):
+        every = folder / _RANK.sub(r"\g<1>${rank}", found[0])
         raise FileError(
             f"{folder}: this folder has the files of ranks: the recipe llama-from-tp makes one model of them, and "
-            f"llama-tp-to-tp files of another number of ranks; or write one of them, such as {names}"
+            f"llama-tp-to-tp those of other ranks; {every} names all of them; or write one of them, such as {names}"
         )
     raise FileError(f"{folder}: this folder has {counted(len(found), 'model')}: write one of them, such as {names}")
 
 
 _SHARD = re.compile(r".*-[0-9]{5}-of-([0-9]{5})\.safetensors", re.IGNORECASE | re.DOTALL)
+_RANK = re.compile(r"(rank[-_]?)[0-9]+", re.IGNORECASE)
 _OF_RANK = re.compile(r".*rank[-_]?[0-9]+.*\.safetensors", re.IGNORECASE | re.DOTALL)
 
 

@@ -35,6 +35,7 @@ from gpulayout.files.checkpoints.model_folders import (
 )
 from gpulayout.files.checkpoints.opening import Checkpoint, Stage, check_is_new_checkpoint, open_checkpoint, untold
 from gpulayout.files.checkpoints.planning import CheckpointPlan, check_whole_folder, whole_folder
+from gpulayout.files.checkpoints.rank_files import check_target
 from gpulayout.files.elements import CHUNK, Elements, became_shorter, read_at, write_at
 from gpulayout.files.engine import Job, Progress, Report, RunThreads, jobs_of, move_jobs, report_of, wait_for
 from gpulayout.files.errors import FileError, Note, warn
@@ -70,6 +71,7 @@ class ModelMove:
     max_bytes   as text or a number; None for a part of what is free
     to_folder   the target is a folder in any case, as several new files are made
     ranks       the names of the files of each rank, where a folder has those of all
+    new_ranks   how many new files there are, which the target stands for: a name with ${rank}; None for one model
     """
 
     sources: Sequence[Path]
@@ -78,6 +80,7 @@ class ModelMove:
     overwrite: bool = False
     to_folder: bool = False
     ranks: str | None = None
+    new_ranks: int | None = None
 
     @contextlib.contextmanager
     def planned(self, planner: Callable[..., CheckpointPlan], stage: Stage = untold) -> Iterator[CheckpointWork]:
@@ -85,6 +88,7 @@ class ModelMove:
 
         planner   `plan_restore`, `plan_relayout` or `plan_by_recipe` with what a caller says
         """
+        check_target(self.target, self.new_ranks)
         with open_checkpoint(self.sources, stage, self.ranks) as checkpoint, self._place(checkpoint) as path:
             check_is_new_checkpoint(path, checkpoint.path)
             plan = planner(checkpoint, path, overwrite=self.overwrite, stage=stage)

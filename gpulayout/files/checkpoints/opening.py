@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, TypeVar
 from gpulayout.files.checkpoints.gguf import GGUF_ENDING, check_parts, gguf_files, is_gguf, read_gguf
 from gpulayout.files.checkpoints.header import Contents, StoredTensor, parsed_json, read_contents, tensor_text
 from gpulayout.files.checkpoints.model_folders import ENDING, INDEX_ENDING, is_model_folder, model_in
-from gpulayout.files.checkpoints.rank_files import rank_files
+from gpulayout.files.checkpoints.rank_files import RANK, rank_files
 from gpulayout.files.errors import FileError
 from gpulayout.files.folders import refuse_broken, refuse_folder, refuse_folder_as_output
 from gpulayout.files.other_formats import POINTER, other_model, refuse_pointer
@@ -89,11 +89,13 @@ class Checkpoint:
     paths    of its inputs, as the caller names them: of files and of indices
     inputs   the files of each one: itself, or the shards of an index in the order of their names
     index    the parsed index without its weight_map, where the only input is an index; otherwise None
+    same     the names of tensors that were compared, and are the same in all inputs that have them
     """
 
     paths: tuple[Path, ...]
     inputs: tuple[tuple[Shard, ...], ...]
     index: Mapping[str, Any] | None = None
+    same: set[str] = field(default_factory=set)
 
     @property
     def shards(self) -> tuple[Shard, ...]:
@@ -127,17 +129,19 @@ def staged(items: Collection[Item], what: str, stage: Stage) -> Iterator[Item]:
 def open_checkpoint(paths: Sequence[Path], stage: Stage = untold, ranks: str | None = None) -> Iterator[Checkpoint]:
     """A checkpoint of one input or several, open inside the `with`; `FileError` for other files, and OSError.
 
-    paths   of files, of indices, and of folders with a model
+    paths   of files, of indices, and of folders with a model; or one with ${rank} in its name, for those of all ranks
     ranks   the names of the files of each rank, see `rank_files`: a folder alone has an input for each rank
     """
-    of_ranks = rank_files(paths[0], ranks) if ranks is not None and len(paths) == 1 and paths[0].is_dir() else None
+    of_ranks = _of_ranks(paths, ranks)
     if of_ranks is not None:
         paths = [files[0] for files in of_ranks]
     paths = [model_in(path) if is_model_folder(path) else path for path in paths]
     for path in paths:
         check_is_checkpoint(path)
     indices = {path: read_index(path) for path in paths if is_index(path)}
-    files = of_ranks or [_files_of(path, indices[path][1]) if path in indices else gguf_files(path) for path in paths]
+    files = [_files_of(path, indices[path][1]) if path in indices else gguf_files(path) for path in paths]
+    if of_ranks is not None and any(len(parts) > 1 for parts in of_ranks):
+        files = of_ranks
     with contextlib.ExitStack() as stack:
         wanted = [*itertools.chain.from_iterable(files)]
         streams = ((path, stack.enter_context(opened(path))) for path in staged(wanted, "headers read", stage))
@@ -149,6 +153,16 @@ def open_checkpoint(paths: Sequence[Path], stage: Stage = untold, ranks: str | N
             check_parts([(shard.path, shard.contents) for shard in each])
             _check_once(each)
         yield Checkpoint(tuple(paths), inputs, indices[paths[0]][0] if len(paths) == len(indices) == 1 else None)
+
+
+def _of_ranks(paths: Sequence[Path], names: str | None) -> list[list[Path]] | None:
+    """The files of each rank where one path stands for all of them; None where each path is an input."""
+    named = next((path for path in paths if RANK in path.name), None)
+    if named is not None and len(paths) > 1:
+        raise FileError(f"{named}: this name stands for the files of all ranks, so it is the only input")
+    if named is not None:
+        return rank_files(named.parent, named.name)
+    return rank_files(paths[0], names) if names is not None and len(paths) == 1 and paths[0].is_dir() else None
 
 
 def _contents(path: Path, stream: BinaryIO) -> Contents:

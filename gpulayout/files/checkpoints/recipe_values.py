@@ -160,9 +160,9 @@ class RecipeValues:
             if whole := _REFERENCE.fullmatch(value):
                 return self.expression(whole[1])
             return _REFERENCE.sub(lambda found: _text(self.expression(found[1])), value)
-        if isinstance(value, list):
+        if isinstance(value, (list, tuple)):
             return [self.filled(each) for each in value]
-        if isinstance(value, dict):
+        if isinstance(value, Mapping):
             return {key: self.filled(each) for key, each in value.items()}
         return value
 

@@ -62,6 +62,7 @@ from typing import Any, NamedTuple
 from gpulayout.files.checkpoints.config import Config, Expectation, new_config
 from gpulayout.files.checkpoints.constants import Constant, constant_of
 from gpulayout.files.checkpoints.maps import MAP_KEYS, content_of, rules_in
+from gpulayout.files.checkpoints.rank_files import MOST_RANKS
 from gpulayout.files.checkpoints.recipe_values import RecipeValues
 from gpulayout.files.checkpoints.rules import RuleSet
 from gpulayout.files.checkpoints.tensor_checks import TensorCheck, check_of, problem_of
@@ -70,7 +71,6 @@ from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
 
 FOLDER = Path(__file__).parent / "recipes"
-MOST_RANKS = 4096
 _KEYS = {
     "from": str,
     "to": str,

@@ -25,6 +25,7 @@ from gpulayout.moves.backend import AnyArray, Backend
 from gpulayout.moves.listing import Fills
 from gpulayout.moves.placement import Box, dense_shape
 from gpulayout.plans.plan import plan
+from gpulayout.plans.plan_runs import Pages
 from gpulayout.requests.arithmetic import ElementChange
 from gpulayout.shards.buffers import fill_padding, flat, new_buffer
 from gpulayout.shards.explained import explained
@@ -185,6 +186,7 @@ class Exchange:
     def runs(
         self, source: int, target: int,
         longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None,
+        *, pages: Pages = None,
     ) -> np.ndarray:  # fmt: skip
         """List what to copy from a rank's buffer to another's, for engines that write to the memory of other ranks.
 
@@ -194,17 +196,21 @@ class Exchange:
             The ranks, which may be the same.
         longest, align, least : int or str, optional
             See `Plan.runs`.
+        pages : pair of arrays of integers, optional
+            Page tables of the source's buffer and of the target's, None for one without: see `Plan.runs`.
 
         Returns
         -------
         array
             int64, with a row of source byte, target byte and bytes for each run, in the order of the target; without
-            rows where nothing goes from the one to the other.  Bytes count from the first one of each rank's buffer.
+            rows where nothing goes from the one to the other.  Bytes count from the first one of each rank's buffer, or
+            of its pool of pages.
 
         Raises
         ------
         LayoutError
-            For elements that change on the way, or shift within bytes, and for runs shorter than `least`.
+            For elements that change on the way, or shift within bytes, for runs shorter than `least`, and for tables
+            that are none of these buffers.
         IndexError
             For ranks that there are not.
 
@@ -223,7 +229,7 @@ class Exchange:
         pair = self._rank(source), self._rank(target)
         if pair not in self._boxes:
             return np.empty((0, 3), np.int64)
-        return self._message(pair).run_list(longest, align, least).array()
+        return self._message(pair).run_list(longest, align, least, pages=pages).array()
 
     def fills(self, rank: int) -> Fills | None:
         """List the padding of a rank's target buffer, as `Plan.fills` does; None for a rank that holds nothing."""

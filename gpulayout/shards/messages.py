@@ -26,6 +26,7 @@ from gpulayout.moves.pieces import relayout_pieces
 from gpulayout.moves.placement import Box, Placement
 from gpulayout.moves.run_list import RunList
 from gpulayout.moves.windows import window_of
+from gpulayout.plans.plan_runs import Pages
 from gpulayout.requests.arithmetic import ElementChange
 from gpulayout.running.request import Request, request
 from gpulayout.running.running import run_request
@@ -250,19 +251,21 @@ class Message:
         return out
 
     def run_list(
-        self, longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None
-    ) -> RunList:
+        self, longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None,
+        *, pages: Pages = None,
+    ) -> RunList:  # fmt: skip
         """Plan a list of the runs from the source's buffer to the target's.
 
         Parameters
         ----------
-        longest, align, least : int or str, optional
-            See `Plan.runs`.
+        longest, align, least, pages
+            See `Exchange.runs`.
 
         Returns
         -------
         RunList
-            Its `array` has rows of source byte, target byte and bytes, counted from the first byte of each buffer.
+            Its `array` has rows of source byte, target byte and bytes, counted from the first byte of each buffer, or
+            of its pool of pages.
 
         Raises
         ------
@@ -272,7 +275,7 @@ class Message:
         moves = [_between(self._sides, self.source, self.target, box).pieces for box in self.boxes]
         pieces = tuple(itertools.chain.from_iterable(moves)) if all(moves) else ()
         shards = self._shard(self._sides.source, self.source), self._shard(self._sides.target, self.target)
-        return run_list(pieces, *shards, longest=longest, align=align, least=least)
+        return run_list(pieces, *shards, longest=longest, align=align, least=least, pages=pages)
 
     @staticmethod
     def _shard(side: Sharding, rank: int) -> Shape:

@@ -8,13 +8,11 @@ import sys
 import threading
 import tracemalloc
 
-import ml_dtypes  # noqa: F401  # its names of types
 import numpy as np
 
 import gpulayout as gl
+from tests.support import random_shardings
 from tests.support.waiting import wait_for, wait_until
-
-TYPES = "f32", "f32", "u8", "bf16", "f64", "f8e4m3fn"
 
 
 def dist():
@@ -29,79 +27,53 @@ def torch():
 # ---- exchanges by the dozen ------------------------------------------------------------------------------------------
 
 
-def random_layout(rng, sizes):
-    fields = {"minor_to_major": rng.sample(range(len(sizes)), len(sizes))}
-    if rng.random() < 0.4:
-        fields["padded_dimensions"] = [size + rng.choice((0, 1, 3)) for size in sizes]
-    if rng.random() < 0.4 and sizes:
-        fields["tiles"] = [tuple(rng.choice((1, 2, 3)) for _ in range(rng.choice((1, 2))))]
-    return gl.Layout(**fields)
-
-
-def random_box(rng, sizes):
-    if rng.random() < 0.2:
-        return None
-    cuts = [sorted((rng.randint(0, size), rng.randint(0, size))) for size in sizes]
-    return tuple(slice(*cut) for cut in cuts) or ...
-
-
-def random_exchange(rng, ranks):
-    """An exchange between this many ranks, and the array that they hold."""
-    sizes = [rng.choice((1, 2, 3, 5, 6, 8)) for _ in range(rng.choice((0, 1, 2, 2, 3)))]
-    boxes = [random_box(rng, sizes) for _ in range(ranks)]
-    if sizes:  # some ranks hold the whole array together, cut along one dimension
-        dim, owners = rng.randrange(len(sizes)), rng.sample(range(ranks), rng.randint(1, ranks))
-        cuts = [0, *sorted(rng.randint(0, sizes[dim]) for _ in owners[1:]), sizes[dim]]
-        for owner, first, last in zip(owners, cuts, cuts[1:]):
-            boxes[owner] = (*[slice(None)] * dim, slice(first, last))
-    else:
-        boxes[rng.randrange(ranks)] = ...
-    before, after = (gl.Shape(rng.choice(TYPES), sizes, random_layout(rng, sizes)) for _ in range(2))
-    if rng.random() < 0.7:
-        after = gl.Shape(before.element_type, sizes, after.layout)
-    options = {} if before.element_type is after.element_type else {"dtype": after.element_type}
-    made = gl.exchange(
-        gl.Sharding(before, boxes), gl.Sharding(after, [random_box(rng, sizes) for _ in range(ranks)]), **options
-    )
-    numbers = np.array([rng.randint(0, 15) for _ in range(int(np.prod(sizes)))]).reshape(sizes)
-    return made, numbers
-
-
-def buffer_of(side, rank, numbers):
-    """What a rank holds: its box of an array of small whole numbers, which every type has."""
-    box, shard = side.boxes[rank], side.shards[rank]
-    if box is None:
-        return None
-    part = np.asarray(numbers[tuple(slice(*cut) for cut in box)]).astype(side.shape.dtype)
-    return gl.pack(part, shard)
-
-
 def random_exchanges(seed, count):
-    """Run exchanges; what is wrong with the first that goes wrong, or the number of pieces that travelled."""
-    rng, rank, ranks = random.Random(seed), dist().get_rank(), dist().get_world_size()
-    own, pieces = random.Random(f"{seed} {rank}"), 0
+    """Run exchanges between any number of ranks: what is wrong with the first that is, or how many pieces came here."""
+    rank, most = dist().get_rank(), dist().get_world_size()
+    groups = [dist().new_group([*range(size)]) for size in range(1, most + 1)]
+    rng, own, pieces = random.Random(seed), random.Random(f"{seed} {rank}"), 0
     for number in range(count):
-        made, numbers = random_exchange(rng, ranks)
-        busiest = max(len(made.sends(k)) + len(made.receives(k)) for k in range(ranks))
-        max_bytes = rng.choice((None, "64M", 32 * busiest, 64 * busiest))
-        check = rng.random() < 0.5
-        buffer, expected = (buffer_of(side, rank, numbers) for side in (made.source, made.target))
-        out = None if expected is None or own.random() < 0.5 else np.full_like(expected, 1)
-        if buffer is not None and own.random() < 0.3:
-            buffer.setflags(write=False)
-        as_tensors = own.random() < 0.4 and made.source.shape.dtype.isbuiltin == made.target.shape.dtype.isbuiltin == 1
-        given = [each if each is None or not as_tensors else torch().from_numpy(each.copy()) for each in (buffer, out)]
-        found = made.run(given[0], out=given[1], max_bytes=max_bytes, check=check)
-        if out is not None and found is not given[1]:
-            return f"case {number}: {made} gave another array than out"
-        if expected is None:
-            if found is not None:
-                return f"case {number}: {made} gave an array to a rank that holds nothing"
-        elif bytes_of(found) != expected.tobytes():
-            return f"case {number}: {made}\n{made.source}\n{made.target}\nmax_bytes={max_bytes} gave other bytes"
-        limit = None if max_bytes == "64M" else max_bytes
-        pieces += sum(len(each.sends) for each in made.rounds(rank, limit))
+        case = random_shardings.drawn_case("on a group", seed, number)
+        ranks = max(case.source.ranks, case.target.ranks)
+        options = {"max_bytes": rng.choice((None, "64M", 0, 0, 0)), "check": rng.random() < 0.5}
+        if ranks > most or rank >= ranks or case.first_missing():
+            continue
+        made = case.exchange()
+        if options["max_bytes"] == 0:  # as little as can be, or a little more
+            busiest = max(len(made.sends(k)) + len(made.receives(k)) for k in range(ranks))
+            options["max_bytes"] = 32 * (busiest + number % 5)
+        if wrong := run_case(case, made, groups[ranks - 1], own, options):
+            return f"case {number}, rank {rank}, {options}: {wrong}\n{case}"
+        limit = None if options["max_bytes"] == "64M" else options["max_bytes"]
+        pieces += sum(len(each.receives) for each in made.rounds(rank, limit))
     return pieces
+
+
+def run_case(case, made, group, own, options):
+    """What is wrong with the result of a case; None for nothing."""
+    rank = dist().get_rank(group)
+    buffer, out = (side[rank] if rank < len(side) else None for side in (case.buffers(), case.outs()))
+    if buffer is not None and own.random() < 0.3:
+        buffer.setflags(write=False)
+    if own.random() < 0.4:
+        buffer, out = as_tensor(buffer), as_tensor(out)
+    if own.random() < 0.5:
+        out = None
+    found = made.run(buffer, group, out=out, **options)
+    if out is not None and found is not out:
+        return "another array than out"
+    if rank >= case.target.ranks:
+        return None if found is None else "an array for a rank without one"
+    expected_type = random_shardings.cases.kept_dtype(shard) if (shard := case.target.shards[rank]) else None
+    if isinstance(found, torch().Tensor):
+        found = np.frombuffer(bytes_of(found), expected_type)
+    return None if case.is_result(rank, found) else f"wrong bytes {found}"
+
+
+def as_tensor(array):
+    """The same bytes as a tensor, if PyTorch has their type."""
+    kind = array is not None and getattr(torch(), array.dtype.name, None)
+    return torch().from_numpy(array.copy().view(np.uint8)).view(kind) if kind else array
 
 
 def bytes_of(found):
@@ -116,6 +88,15 @@ def page_example(code):
     exec(code, names)
     found = names["out"]
     return found if found is None else (str(found.dtype), found.numel(), bool((found == 1).all()))
+
+
+def buffer_of(side, rank, numbers):
+    """What a rank holds: its box of an array of small whole numbers, which every type has."""
+    box, shard = side.boxes[rank], side.shards[rank]
+    if box is None:
+        return None
+    part = np.asarray(numbers[tuple(slice(*cut) for cut in box)]).astype(side.shape.dtype)
+    return gl.pack(part, shard)
 
 
 # ---- one exchange, with something wrong on a rank --------------------------------------------------------------------
@@ -203,6 +184,14 @@ def too_many_or_few():
         except gl.LayoutError as error:
             found.append(str(error))
     return found
+
+
+def without_a_group():
+    dist().destroy_process_group()
+    try:
+        transpose(1).run(of_rank(transpose(1), 0))
+    except gl.LayoutError as error:
+        return str(error)
 
 
 def in_subgroups():

@@ -154,7 +154,7 @@ def mpiexec():
 
 @pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None or mpiexec() is None, reason="no MPI")
 def test_mpi():
-    command = [mpiexec(), "-n", "4", sys.executable, "-m", "tests.support.mpi_ranks"]
+    command = [mpiexec(), "-n", "4", sys.executable, "-m", "mpi4py", "-m", "tests.support.mpi_ranks"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     said = re.findall(r"rank (\d) of 4: 11 exchanges", done.stdout)

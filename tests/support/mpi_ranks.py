@@ -1,11 +1,12 @@
-"""A rank of MPI that checks the functions of docs/transports.md: `mpiexec -n 4 python -m tests.support.mpi_ranks`.
+"""A rank of MPI that checks the functions of docs/transports.md.
+
+    mpiexec -n 4 python -m mpi4py -m tests.support.mpi_ranks
 
 Every rank makes the same shardings and buffers, carries out its part, and compares its result with that of
-`exchange.move`, which has all buffers.
+`exchange.move`, which has all buffers.  By `-m mpi4py` an error of one rank ends all.
 """
 
 import numpy as np
-from mpi4py import MPI
 
 import gpulayout as gl
 from tests.support import transports
@@ -27,6 +28,8 @@ def columns_of(sharding):
 
 
 def main():
+    from mpi4py import MPI  # which starts MPI
+
     comm = MPI.COMM_WORLD
     by_runs = transports.section("MPI", {}).mpi_exchange
     by_messages = transports.section("Messages", {}).mpi_messages

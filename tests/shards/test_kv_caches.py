@@ -134,6 +134,36 @@ def test_runs_go_from_pool_to_pool(orders):
         handover.check()
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_runs_into_tensors_of_each_layer(order):
+    """Tensors of keys and of values, each a rank of the target, whose pages are tokens."""
+    rng = np.random.default_rng(6)
+    sizes = layers, tokens, heads, content = 3, 7, 2, 4
+    values = rng.integers(0, 2**15, sizes).astype(np.int16)
+    pool, table = new_pool(order, 4, sizes, np.int16, rng)
+    pool.write(values)
+    boxes = [(slice(n, n + 1), ..., slice(part, part + 2)) for n in range(layers) for part in (0, 2)]
+    move = gl.exchange(sharding(order, 4, sizes, "s16", 1), gl.Sharding(f"s16[{layers},{tokens},{heads},4]", boxes))
+    slots = rng.permutation(12)[:tokens]
+    before = pool.memory.reshape(-1).view(np.uint8)
+    for rank, box in enumerate(boxes):
+        tensor = np.full((12, heads, 2), -1, np.int16)
+        after = tensor.reshape(-1).view(np.uint8)
+        for here, there, size in move.runs(0, rank, pages=(table, slots)):
+            after[there : there + size] = before[here : here + size]
+        np.testing.assert_array_equal(tensor[slots], values[box[0], ..., box[-1]][0])
+        assert (np.delete(tensor, slots, axis=0) == -1).all()
+
+
+def test_ranks_that_hold_the_same_head_share_the_work():
+    """One head of MLA on four ranks that prefill and on four that decode."""
+    layout = PAGE.in_pages("LBHNC", 4, 1, 8)
+    held = gl.Sharding("f16[2,9,1,8]", [...] * 4 + [None] * 4, layout)
+    wanted = gl.Sharding("f16[2,9,1,8]", [None] * 4 + [...] * 4, PAGE.in_pages("BLNHC", 8, 1, 8))
+    messages = gl.exchange(held, wanted).messages
+    assert [(message.source, message.target) for message in messages] == [(0, 4), (1, 5), (2, 6), (3, 7)]
+
+
 def test_the_numbers_of_runs_on_the_page():
     row = r"\| `(\w+)`, (\d+) tokens \| `(\w+)`, (\d+) tokens \| (\d+) \| (\d+) bytes"
     rows = re.findall(row, TEXT)

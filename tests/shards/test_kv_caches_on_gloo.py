@@ -13,11 +13,10 @@ from tests.support.kv_caches import ORDERS, Pool, cut_heads, page_names
 pytest.importorskip("torch.distributed")
 SIZES = 2, 500, 8, 8  # layers, tokens, heads, content
 PAGES = 16, 64
-SCALE = 0.125
 
 
 def values_of_all():
-    return np.random.default_rng(5).integers(-2000, 2000, SIZES).astype(np.float16)
+    return np.random.default_rng(5).integers(-3, 4, SIZES).astype(np.float16)
 
 
 def exchange_of(orders, kept, options):
@@ -56,16 +55,16 @@ def hand_over_on_rank(cases):
             page_names().hand_over(exchange, pages, places, None, None)
         else:
             page_names().hand_over(exchange, None, None, pages, places)
-            found.append((bool((pool.read() == expected_values(rank, kept)).all()), pool.untouched()))
+            found.append((bool((pool.read() == expected_values(rank, kept, options)).all()), pool.untouched()))
     return found
 
 
-def expected_values(rank, kept):
+def expected_values(rank, kept, options):
     """The heads of a rank that decodes; e4m3 as its bytes."""
-    values = values_of_all()[:, :, 4 * (rank - 4) : 4 * (rank - 3)]
-    if kept == "f16":
-        return values
-    return (values.astype(np.float32) * SCALE).astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
+    values = values_of_all()
+    if kept == "f8e4m3fn":
+        values = (values.astype(np.float32) * options["scale"]).astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
+    return values[:, :, 4 * (rank - 4) : 4 * (rank - 3)]
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +75,10 @@ def ranks():
 
 def test_from_four_ranks_to_two(ranks):
     pairs = [("LBHNC", "LBNHC"), *list(itertools.product(ORDERS, ORDERS))[9::14]]
-    cases = [(pair, "f8e4m3fn", {"dtype": "f8e4m3fn", "scale": SCALE}) for pair in pairs] + [(pairs[0], "f16", {})]
+    scales = 2.0 ** np.arange(-8, 8, dtype=np.float32).reshape(2, 1, 8, 1)  # of layers and heads
+    cases = [
+        (pair, "f8e4m3fn", {"dtype": "f8e4m3fn", "scale": scale}) for pair, scale in zip(pairs, (0.125, scales, 0.125))
+    ]
+    cases.append((pairs[0], "f16", {}))
     found = ranks.values(6, hand_over_on_rank, cases)
     assert found == [[]] * 4 + [[(True, True)] * len(cases)] * 2

@@ -126,7 +126,7 @@ def pairs_within(given: CopyNest) -> int:
     return found
 
 
-def without_shared_loops(nests: list[CopyNest], align: int = 1) -> tuple[list[CopyNest], list[Loop]]:
+def without_shared_loops(nests: Sequence[CopyNest], align: int = 1) -> tuple[list[CopyNest], list[Loop]]:
     """What loops around all nests repeat, and these loops, the innermost first.
 
     They repeat whole lists of runs: no run goes on from one turn to the next, and turns begin at multiples of `align`
@@ -149,7 +149,7 @@ def without_shared_loops(nests: list[CopyNest], align: int = 1) -> tuple[list[Co
         if last.ends[1] > again[1] or last.ends == again:
             break
         nests, shared = turn, [outer, *shared]
-    return nests, shared
+    return [*nests], shared
 
 
 # ---- windows of the target -------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class NestedCopies:
         left = places[:, None] - 1 - self.begins[1][found]
         count = (left >= 0).astype(np.int64)
         for (counts, _, steps), turns in zip(self.loops, self.turns):
-            turn = np.clip(left // steps[found], 0, counts[found] - 1)
+            turn = np.minimum(np.maximum(left // steps[found], 0), counts[found] - 1)
             left -= turn * steps[found]
             count += turn * turns[found]
         return count, self.begins[2][found] - 1 - left
@@ -227,16 +227,18 @@ class NestedWindow:
 
     def columns(self) -> Columns:
         """See `CopyWindow.columns`."""
+        copies, near = self._copies, max(self._found.size, 1)
         pair, number = numbered(self._counts.ravel())
         number += self._first.ravel()[pair]
-        interval, of = pair // max(len(self._found), 1), self._found[pair % max(len(self._found), 1)]
-        copies = self._copies
+        interval, of = pair // near, self._found if near == 1 else self._found[pair % near]
         source, target, length = [column[of] for column in copies.begins]
         for (_, *strides), turns in zip(copies.loops, copies.turns):
-            turn = number // turns[of]
-            number -= turn * turns[of]
-            source += turn * strides[0][of]
-            target += turn * strides[1][of]
+            turn = number
+            if turns is not copies.turns[-1]:
+                turn = number // turns[of]
+                number = number - turn * turns[of]
+            source = source + turn * strides[0][of]
+            target = target + turn * strides[1][of]
         return clipped(source, target, length, self._begins[interval], self._ends[interval])
 
 

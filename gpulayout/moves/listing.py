@@ -14,7 +14,7 @@ from gpulayout.layout.checks import INT64_MAX, ByteCount, byte_count, counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.arithmetic import ConvertMove
-from gpulayout.moves.copies import Copies, NestedCopies, nests_of, without_shared_loops
+from gpulayout.moves.copies import Copies, NestedCopies, nests_of
 from gpulayout.moves.gaps import Gaps
 from gpulayout.moves.looked_up_copies import LookedUpCopies
 from gpulayout.moves.lookup_move import LookupMove
@@ -22,8 +22,10 @@ from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.page_tables import page_tables
 from gpulayout.moves.pieces import Piece, Pieces
-from gpulayout.moves.run_list import UNCUT, RunCut, RunList
+from gpulayout.moves.run_cut import UNCUT, RunCut
+from gpulayout.moves.run_list import RunList
 from gpulayout.moves.run_stream import RunStream
+from gpulayout.moves.run_turns import FoundRuns, runs_of
 
 
 class Fills(NamedTuple):
@@ -66,13 +68,11 @@ def run_list(
     """
     cut, moves, tables = _cut(longest, align), _copied(pieces, source, target), page_tables(pages, source, target)
     if isinstance(moves, LookupMove):
-        listed = RunList(RunStream(LookedUpCopies(moves), *tables), cut=cut)
+        listed = RunList(FoundRuns(RunStream(LookedUpCopies(moves), *tables), cut))
     elif tables != (None, None):
-        listed = RunList(RunStream(NestedCopies(nests_of(moves)), *tables), cut=cut)
+        listed = RunList(FoundRuns(RunStream(NestedCopies(nests_of(moves)), *tables), cut))
     else:
-        nests = nests_of(moves)
-        turn, shared = without_shared_loops(nests, cut.align)
-        listed = RunList(RunStream(NestedCopies(turn)), shared, cut, nests[0] if len(nests) == 1 else None)
+        listed = RunList(runs_of(nests_of(moves), cut))
     _check_least(listed, least, source, target)
     return listed
 
@@ -98,7 +98,7 @@ def fill_list(
         written = LookedUpCopies(moves, of_target=True)
     else:
         written = NestedCopies(nests_of(moves, of_target=True))
-    listed = RunList(RunStream(Gaps(written, target.nbytes), table, table), cut=cut)
+    listed = RunList(FoundRuns(RunStream(Gaps(written, target.nbytes), table, table), cut))
     _check_least(listed, least, source, target)
     return Fills(listed.filled((1, 2)), value)
 
@@ -133,7 +133,7 @@ def _not_copies(move: PackedMove | LookupMove) -> str:
         return f"elements of {move.source_bits} bits become elements of {move.target_bits} bits"
     if move.source_big != move.target_big:
         return "the bits of each byte change their order"
-    return f"elements of {move.bits} bits shift within bytes"
+    return f"elements of {move.bits} bits begin or end inside bytes"
 
 
 def _fill_value(pieces: Pieces, target: Shape) -> bytes:

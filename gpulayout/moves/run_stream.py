@@ -39,6 +39,12 @@ class RunStream(NamedTuple):
     source_pages: PageTable | None = None
     target_pages: PageTable | None = None
 
+    @property
+    def most(self) -> int:
+        """As many runs or more."""
+        cuts = [pages.table.size for pages in (self.source_pages, self.target_pages) if pages is not None]
+        return self.copies.count + sum(cuts)
+
     def runs(self) -> Iterator[Columns]:
         """Runs in the order of the target, joined as far as they go on; none comes twice."""
         waiting: Columns | None = None

@@ -118,8 +118,8 @@ def _copied(pieces: Pieces, source: Shape, target: Shape) -> list[Piece[Move]] |
                 f"{of}: {move.arithmetic.form} changes elements on the way; list the runs of a plan without it, and "
                 "change elements before or after"
             )
-        if isinstance(move, LookupMove) and move.source_bits == move.target_bits >= 8:
-            return move  # it is the only piece
+        if isinstance(move, LookupMove) and move.source_bits == move.target_bits >= 8 and len(pieces) == 1:
+            return move
         if isinstance(move, Move):
             moves.append(Piece(move, *piece[1:]))
         elif move.element_count:

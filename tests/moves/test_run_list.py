@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -129,3 +130,125 @@ def test_numbers_of_endless_lists_come_at_once(pair, count):
     first = next(listed.parts(1000))
     assert first.shape == (1000, 3)
     check_order(first)
+
+
+LISTS = {
+    "one loop": ("f32[300,310]", "{0,1}"),
+    "pairs": ("u8[61,159,2,2]", "{2,3,1,0}"),
+    "tiles with remainders": ("u8[203,509]", "{0,1:T(8,128)}"),
+    "tiles of 7 and 4": ("u8[201,201]{1,0:T(7,3)}", "{1,0:T(4,5)}"),
+    "rows with a pitch": ("u8[60000,16]", "{1,0:PD(60000,24)}"),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_takes_24_bytes_a_run_and_a_megabyte(name):
+    plan = gl.plan(*LISTS[name])
+    count = plan.run_list().count
+    assert count > 15000 and plan.pieces
+    for listed in (
+        plan.runs,
+        plan.runs,
+        lambda: plan.fills().runs,
+        lambda: [len(part) for part in plan.runs(max_runs=99)],
+    ):  # the first for what is made once
+        tracemalloc.start()
+        try:
+            found = listed()
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert most < 24 * len(found) + (1 << 20), (name, most, len(found))
+
+
+def test_pages_are_listed_in_bounded_memory_too():
+    rng = np.random.default_rng(3)
+    plan = gl.plan("bf16[8192,8,8]{2,1,0:T(16,1,8)}", "bf16[8192,8,8]")
+    tables = rng.permutation(600)[:512], rng.permutation(300)[:128]
+    listed = plan.run_list(pages=tables)
+    assert listed.count == 65536  # which also makes what is made once
+    tracemalloc.start()
+    try:
+        count = sum(len(part) for part in listed.parts(1000))
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == listed.count and most < 1 << 20
+
+
+@pytest.mark.parametrize(
+    "keywords, words",
+    [
+        ({"longest": 0}, "longest 0 is less than 1 byte"),
+        ({"longest": 1.5}, "longest 1.5 is not an integer: it is a float"),
+        ({"longest": "4 kilo"}, "longest '4 kilo' is not a number of bytes such as 128M or 1.5G"),
+        ({"align": 4}, "align 4 needs longest=: it says where runs are cut that are longer"),
+        ({"longest": 3, "align": 4}, "longest 3 is less than align 4: a run between two cuts has at least 4 bytes"),
+        ({"longest": 3, "align": -1}, "align -1 is less than 1 byte"),
+        ({"least": True}, "least True is not an integer: it is a bool"),
+        ({"max_runs": 0}, "max_runs 0 is less than 1: each array has at least one run"),
+        ({"max_runs": "5"}, "max_runs '5' is not an integer: it is a str"),
+    ],
+)
+def test_keywords_that_mean_nothing(keywords, words):
+    with pytest.raises(gl.LayoutError, match=f"^{words}$"):
+        gl.plan("f32[2,3]", "{0,1}").runs(**keywords)
+
+
+FOUR_BITS = "no list of runs: elements of 4 bits"
+
+
+@pytest.mark.parametrize(
+    "pair, options, words",
+    [
+        (("f32[2,3]", "{0,1}"), {"dtype": "bf16"}, "no list of runs: cast changes elements on the way; list the runs"),
+        (("f32[0,3]", "{0,1}"), {"dtype": "bf16"}, "no list of runs: cast changes elements on the way; list the runs"),
+        (("s4[2,3]{1,0:E(4)}", "{0,1:E(4)}"), {}, f"{FOUR_BITS} begin or end inside bytes; call the plan instead"),
+        (("s4[2,4]{1,0:E(4)}", "{1,0}"), {}, f"{FOUR_BITS} become elements of 8 bits; call the plan instead"),
+        (("s4[2,4]{1,0:E(4)}", "{1,0:E(4,big)}"), {}, "runs: the bits of each byte change their order; call the plan"),
+    ],
+)
+@pytest.mark.parametrize("call", ["runs", "run_list", "fills"])
+def test_moves_that_are_no_copies(call, pair, options, words):
+    with pytest.raises(gl.LayoutError, match=words):
+        getattr(gl.plan(*pair, **options), call)()
+
+
+def test_packed_elements_of_whole_bytes():
+    plan = gl.plan("s4[2,4]{1,0:E(4)}", "{1,0:PD(3,8)PV(3)E(4)}")
+    assert plan.runs().tolist() == [[0, 0, 2], [2, 4, 2]]
+    assert plan.fills().runs.tolist() == [[2, 2], [6, 6]] and plan.fills().value == b"\x33"
+    with pytest.raises(gl.LayoutError, match="no list of fills: padding of 4 bits ends inside the last byte; call the"):
+        gl.plan("s4[0]{0:E(4)}", "{0:PD(3)PV(3)E(4)}").fills()
+
+
+def test_fills_are_cut_between_padding_elements():
+    plan = gl.plan("f32[8]", "{0:PD(13)PV(1)}")
+    assert plan.fills().runs.tolist() == [[32, 20]] and plan.fills().value == np.float32(1).tobytes()
+    assert plan.fills(longest=15).runs.tolist() == [[32, 12], [44, 8]]
+    assert plan.fills(longest=13, align=3).runs.tolist() == [[32, 4], [36, 12], [48, 4]]
+    with pytest.raises(
+        gl.LayoutError, match="^longest 11 would cut padding elements of 4 bytes: it must be at least 12$"
+    ):
+        plan.fills(longest=11, align=3)
+    with pytest.raises(
+        gl.LayoutError, match="^least 21 is more than the shortest run of f32.* 20 bytes at source byte 32"
+    ):
+        plan.fills(least=21)
+
+
+HIGHEST = 2**63 - 1
+
+
+def test_buffers_of_2_to_the_63_bytes():
+    whole = gl.plan(f"u8[{HIGHEST}]", "{0}")
+    assert whole.runs().tolist() == [[0, 0, HIGHEST]] == whole.runs(longest=2**70, align=2**66).tolist()
+    assert whole.runs(longest=2**62, align=2**61).tolist() == [[0, 0, 2**62], [2**62, 2**62, 2**62 - 1]]
+    each = whole.run_list(longest=1)
+    assert each.count == each.nbytes == HIGHEST and next(each.parts(2)).tolist() == [[0, 0, 1], [1, 1, 1]]
+    rows = gl.plan(f"u8[2,{2**61 - 8}]", f"{{1,0:PD(4,{2**61 - 1})}}")
+    assert rows.fills().runs.tolist() == [[2**61 - 8, 7], [2**62 - 9, 2**62 + 5]]
+    with pytest.raises(
+        MemoryError, match="^a list of 9223372036854775807 runs takes .* bytes: list them in parts, with"
+    ):
+        each.array()

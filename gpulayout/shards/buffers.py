@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -60,10 +61,15 @@ def _torch_of(array: Any) -> Any:
 
 
 def new_buffer(shape: Shape, like: Any) -> Any:
-    """Memory for a buffer of a shape, of the library and on the device of another array.
+    """Memory for a buffer of a shape, of the library and on the device of another array; for JAX see `new_memory`.
 
     Its padding has its value; what its elements are is not said.
     """
+    return new_memory(shape, like)[0]
+
+
+def new_memory(shape: Shape, like: Any) -> tuple[Any, Callable[[], Any]]:
+    """The same, and what gives it back once it is written: JAX's arrays never change, so JAX gets NumPy's or CuPy's."""
 
     def work(backend: Backend, opened: AnyArray, out: Any, array_call: ArrayCall) -> AnyArray:
         label = None if shape.is_packed else shape.buffer_dtype
@@ -71,7 +77,12 @@ def new_buffer(shape: Shape, like: Any) -> Any:
         _fill(backend, shape, made)
         return made
 
-    return on_memory(like, "buffer", None, work)
+    library = library_of(like)
+    if library is None or _torch_of(like) is not None:
+        made = on_memory(like, "buffer", None, work)
+        return made, lambda: made
+    array_call = ArrayCall(like, library)
+    return work(*array_call.opened("buffer"), None, array_call), array_call.given_back
 
 
 def fill_padding(shape: Shape, out: Any) -> None:

@@ -27,7 +27,7 @@ from gpulayout.moves.placement import Box, dense_shape
 from gpulayout.plans.plan import plan
 from gpulayout.plans.plan_runs import Pages
 from gpulayout.requests.arithmetic import ElementChange
-from gpulayout.shards.buffers import fill_padding, flat, new_buffer
+from gpulayout.shards.buffers import fill_padding, flat, new_buffer, new_memory
 from gpulayout.shards.explained import explained
 from gpulayout.shards.messages import Message, Sides
 from gpulayout.shards.rounds import Round, most_of_a_piece, rounds_of
@@ -246,7 +246,8 @@ class Exchange:
         rank : int
             The rank.
         like : array
-            An array of the library and on the device that it shall have.
+            An array of the library and on the device that it shall have; for one of JAX, whose arrays never change, the
+            memory is NumPy's or CuPy's.
 
         Returns
         -------
@@ -275,7 +276,8 @@ class Exchange:
         Returns
         -------
         list
-            The buffer of every rank of the target; None for a rank that holds nothing.
+            The buffer of every rank of the target; None for a rank that holds nothing.  New ones are of the library and
+            on the device of the buffer that the rank had, or else of the first.
 
         Raises
         ------
@@ -285,19 +287,24 @@ class Exchange:
             For buffers that are not those of the shards; all are checked before a byte is written.
         """
         given = _checked(buffers, self.source, "buffers", writing=False)
-        if outs is None:
-            like = next((buffer for buffer in given if buffer is not None), np.zeros(0, np.uint8))
-            made = [self.new_buffer(rank, like) for rank in range(self.target.ranks)]
-        else:
+        if outs is not None:
             made = _checked(outs, self.target, "outs", writing=True)
             read, written = _opened(given), _opened(made)
             check_none_overlap(read, written, ("buffers[{}]", "outs[{}]"))
             for rank, out in enumerate(made):
                 if out is not None:
                     self.fill_padding(rank, out)
+            self._copy_all(given, made)
+            return list(outs)
+        first = next((buffer for buffer in buffers if buffer is not None), np.zeros(0, np.uint8))
+        likes = [first if buffer is None else buffer for buffer in buffers] + [first] * (self.ranks - len(buffers))
+        memory = [shard and new_memory(shard, like) for shard, like in zip(self.target.shards, likes)]
+        self._copy_all(given, [each and each[0] for each in memory])
+        return [each and each[1]() for each in memory]
+
+    def _copy_all(self, buffers: Sequence[Any], outs: Sequence[Any]) -> None:
         for source, target in self._pairs:
-            self._message((source, target)).copy(given[source], made[target])
-        return made if outs is None else list(outs)
+            self._message((source, target)).copy(buffers[source], outs[target])
 
     # ---- in a process for each rank ----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -138,6 +139,35 @@ def test_random_pairs_of_shardings(batch):
             check(case)
         except Exception as error:
             raise AssertionError(f"case {number}: {case}") from error
+
+
+def test_tensors_of_pytorch():
+    """Their bytes move as those of NumPy's arrays, also of types that NumPy lacks."""
+    torch = pytest.importorskip("torch")
+    from tests.support.random_arrays import torch_of
+
+    for number in range(effort.examples(100)):
+        case = drawn_case("tensors", number)
+        if case.first_missing() is not None:
+            continue
+        exchange, like = case.exchange(), case.outs()
+        buffers, outs = (
+            [None if each is None else torch_of(each.copy()) for each in side] for side in (case.buffers(), like)
+        )
+        exchange.move(buffers, outs)
+        for found in (outs, exchange.move(buffers)):
+            assert all(each is None or type(each) is torch.Tensor for each in found) or not any(
+                each is not None for each in buffers
+            )
+            views = [each if each is None else bytes_of(each).view(own.dtype) for each, own in zip(found, like)]
+            check_results(case, views)
+
+
+def bytes_of(array):
+    """The memory of a tensor, or of an array of NumPy, as NumPy's bytes."""
+    if isinstance(array, np.ndarray):
+        return array.view(np.uint8)
+    return array.view(sys.modules["torch"].uint8).numpy() if array.numel() else np.zeros(0, np.uint8)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,27 @@ def random_case(jax, rng):
     return array, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec)), devices
 
 
+def check_move(jax, rng):
+    """An exchange brings the shards of one array to where JAX has those of another sharding, as arrays of JAX."""
+    array, held = np.arange(24 * 24, dtype=np.int32).reshape(24, 24), []
+    sizes = rng.choice(MESHES)
+    devices = rng.sample(jax.devices(), int(np.prod(sizes)))
+    names = ["x", "y", "z"][: len(sizes)]
+    mesh = jax.sharding.Mesh(np.array(devices).reshape(sizes), names)
+    for _ in range(2):
+        sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*random_spec(rng, names, 2)))
+        shards = {shard.device: shard.data for shard in jax.device_put(array, sharding).addressable_shards}
+        held.append((sharding, [shards[device] for device in devices]))
+    (before, buffers), (after, wanted) = held
+    exchange = gl.exchange(*(gl.Sharding.from_jax_sharding(each, "s32[24,24]") for each in (before, after)))
+    for device, found, shard in zip(devices, exchange.move(buffers), wanted):
+        assert isinstance(found, jax.Array) and found.devices() == {device}
+        assert np.array_equal(found, np.asarray(shard).reshape(-1))
+    for message in exchange.messages:
+        out = exchange.new_buffer(message.target, buffers[0])
+        message.unpack(message.pack(buffers[message.source]), out)
+
+
 def refusals(jax):
     """What each sharding that is none of ranks, or of this array, says."""
     P, mesh = jax.sharding.PartitionSpec, jax.make_mesh((2, 4), ("x", "y"))
@@ -80,6 +101,8 @@ def main(examples):
     rng = random.Random(0)
     for _ in range(examples):
         check(jax, *random_case(jax, rng))
+    for _ in range(examples // 5):
+        check_move(jax, rng)
     array = np.arange(12, dtype=np.int32).reshape(3, 4)
     check(jax, array, jax.sharding.SingleDeviceSharding(jax.devices()[3]), [jax.devices()[3]])
     whole = getattr(jax.sharding, "GSPMDSharding", None) or jax._src.sharding_impls.GSPMDSharding

@@ -23,6 +23,7 @@ from gpulayout.files.checkpoints.planning import (
     summary,
     taken_as,
 )
+from gpulayout.files.checkpoints.rank_files import Ranks, read_ranks
 from gpulayout.files.checkpoints.recipes import Recipe, read_recipe
 from gpulayout.files.checkpoints.rule_text import FLAGS, split_at_equals, why_no_equals
 from gpulayout.files.errors import OutputExistsError
@@ -81,11 +82,19 @@ def recipe_of(texts: Sequence[str]) -> Recipe | None:
         raise click.BadParameter(printable(str(error)), param_hint="'--recipe'") from None
 
 
+def ranks_of(text: str | None) -> Ranks | None:
+    """The numbers of --ranks; a usage error for other text."""
+    try:
+        return read_ranks(text)
+    except LayoutError as error:
+        raise click.BadParameter(printable(str(error)), param_hint="'--ranks'") from None
+
+
 def planner(
     texts: Mapping[str, Sequence[str]],
     recipe: Recipe | None,
     *,
-    ranks: int | None,
+    ranks: Ranks | None,
     dtype: ElementType | None,
     unpack: bool,
     allow_unmatched: bool,

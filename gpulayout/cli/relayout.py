@@ -27,7 +27,7 @@ from gpulayout.cli.arguments import (
 )
 from gpulayout.cli.explain import pass_as_json, plan_as_json
 from gpulayout.cli.failures import Failure, failures_in_one_line, print_note, printable, says_what_is_missing
-from gpulayout.cli.model_file import model_command, planner, recipe_of
+from gpulayout.cli.model_file import model_command, planner, ranks_of, recipe_of
 from gpulayout.cli.output import json_option, print_json, print_remark
 from gpulayout.files.array_move import ArrayMove, FilePlan
 from gpulayout.files.checkpoints.model_folders import is_model_folder
@@ -159,7 +159,7 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
         "--map", metavar="NAME|FILE", multiple=True, help="Rules of a model: torch-to-flax, ..., or a .toml file."
     ),
     click.option("--recipe", metavar="NAME|FILE", multiple=True, help="A whole checkpoint: see gpulayout recipes."),
-    click.option("--ranks", metavar="NUMBER", type=int, help="In a model: a file for each rank, OUT has ${rank}."),
+    click.option("--ranks", metavar="OLD:NEW", help="In a model: files of ranks, names have ${rank}; or NEW."),
     click.option("--rename", metavar="REGEX=TEXT", multiple=True, help="In a model: replace in all names."),
     click.option("--assume", metavar="REGEX=KIND", multiple=True, help="In a model: what layers are."),
     click.option("--allow-unmatched", is_flag=True, help="In a model: not every rule must fit."),
@@ -172,7 +172,7 @@ def relayout(
     unpack: bool,
     from_: Shape | str | None,
     recipe: tuple[str, ...],
-    ranks: int | None,
+    ranks: str | None,
     allow_unmatched: bool,
     **options: Any,
 ) -> None:
@@ -194,8 +194,8 @@ def relayout(
     made_by = recipe_of(recipe)
     if made_by or is_about_model(files, to, from_) or (are_models(files) and not options["raw"]):
         options = {"from": from_, "to": to, **options}
-        of_models = {"dtype": options.pop("dtype"), "allow_unmatched": allow_unmatched, "ranks": ranks}
-        command = model_command(sources, target, options, new_ranks=ranks, **move_options(made_by))
+        of_models = {"dtype": options.pop("dtype"), "allow_unmatched": allow_unmatched, "ranks": ranks_of(ranks)}
+        command = model_command(sources, target, options, ranks=of_models["ranks"], **move_options(made_by))
         return command.run(planner(texts, made_by, unpack=unpack, **of_models))
     for name, value in (texts | {"ranks": ranks, "allow-unmatched": allow_unmatched}).items():
         if value:

@@ -36,6 +36,8 @@ _KEYWORDS = (
     ("--no-strict", "strict=False"),
     ("--overwrite", "overwrite=True"),
     ("--ranks 2", "ranks=2"),
+    ("--ranks 4:1", "ranks=(4, 1)"),
+    ("--ranks 4:2", "ranks=(4, 2)"),
 )
 
 

@@ -16,6 +16,7 @@ from gpulayout.files.checkpoints.model_move import NOT_FOR_MODELS, ModelMove
 from gpulayout.files.checkpoints.opening import are_models, is_about_model
 from gpulayout.files.checkpoints.planner import planner_of
 from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_restore
+from gpulayout.files.checkpoints.rank_files import Ranks, read_ranks
 from gpulayout.files.checkpoints.recipes import Recipe, move_options, read_recipe
 from gpulayout.files.engine import Progress
 from gpulayout.files.errors import FileError, advice_in_python
@@ -32,6 +33,7 @@ OneSet = str | os.PathLike[str] | Mapping[str, Any]
 Rules = OneSet | Sequence[OneSet]
 
 FilePath: TypeAlias = str | os.PathLike[str]
+Counts: TypeAlias = int | tuple[int, int]  # of new ranks, or of old and new ones
 Pairs: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]  # of names
 
 
@@ -46,7 +48,7 @@ def relayout_file(
 @overload
 def relayout_file(
     file: FilePath | Sequence[FilePath], out: FilePath, *, tensors: Rules, recipe: FilePath | None = None,
-    ranks: int | None = None, unpack: bool = False, rename: Pairs = (), assume: Pairs = (), overwrite: bool = False,
+    ranks: Counts | None = None, unpack: bool = False, rename: Pairs = (), assume: Pairs = (), overwrite: bool = False,
     allow_unmatched: bool = False, dry_run: bool = False, max_bytes: SupportsIndex | str | None = None,
     progress: Callable[[int, int], None] | None = None, **options: Unpack[ArithmeticOptions],
 ) -> CheckpointRelayout: ...  # fmt: skip
@@ -63,7 +65,7 @@ def relayout_file(
     *,
     tensors: Rules | None = None,
     recipe: str | os.PathLike[str] | None = None,
-    ranks: int | None = None,
+    ranks: Counts | None = None,
     rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     assume: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     allow_unmatched: bool = False,
@@ -108,10 +110,11 @@ def relayout_file(
         Rules for a whole checkpoint, by name, ``"gptq-to-marlin"`` or ``"llama-tp(ranks=2)"``, or a file of your own
         that ends in ``.toml``.  The rules of `tensors` stand before its own.  It checks ``config.json``, if there is
         one, and changes it in a new folder.  ``gpulayout recipes`` lists them.
-    ranks : int, optional
-        How many new files there are, one for each rank, in place of one new model.  `out` is then a name with
+    ranks : int or pair of int, optional
+        How many new files there are, one for each rank, in place of one new model; or ``(4, 2)``, how many inputs there
+        are too.  `out` is then a name with
         ``${rank}``, such as ``"rank${rank}.safetensors"``.  In rules ``${rank}`` is the number of a file, from 0, and
-        ``${ranks}`` how many there are.  Such a name as `file` stands for the files of all ranks that are there.
+        ``${ranks}`` how many there are.  Such a name as `file` stands for the files of all old ranks.
     rename : mapping or pairs, optional
         Regular expressions, and the texts that take the place of what they find in the names of all new tensors.
     assume : mapping or pairs, optional
@@ -230,9 +233,9 @@ def relayout_file(
         if is_named or tensors is not None or recipe is not None:
             _check_says_nothing_of_arrays(options, source=source, target=target, scratch=scratch, **plain.said)
             made_by = None if recipe is None else read_recipe(recipe)
-            options_of_move = {"new_ranks": ranks, **move_options(made_by)}
-            move = ModelMove(_model_paths(files), _path("out", out), max_bytes, overwrite, **options_of_move)
-            planner = _planner(tensors, made_by, unpack, ranks, dtype=options.get("dtype"), **of_models)
+            files_of, counts = move_options(made_by), read_ranks(ranks)
+            move = ModelMove(_model_paths(files), _path("out", out), max_bytes, overwrite, ranks=counts, **files_of)
+            planner = _planner(tensors, made_by, unpack, counts, dtype=options.get("dtype"), **of_models)
             return _moved_models(move, planner, run)
         _check_is_array(file, {**of_models, "ranks": ranks})
         _check_unpack(file, unpack, source, target)
@@ -364,7 +367,7 @@ def _planner(
     tensors: Rules | None,
     recipe: Recipe | None,
     unpack: bool,
-    ranks: int | None,
+    ranks: Ranks | None,
     rename: Pairs,
     assume: Pairs,
     allow_unmatched: bool,

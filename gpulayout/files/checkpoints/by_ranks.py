@@ -1,6 +1,6 @@
 r"""A file for each rank, of one model or of files that were cut for another number of ranks.
 
-    gpulayout relayout 'old/rank${rank}.safetensors' 'new/rank${rank}.safetensors' --ranks 2 \
+    gpulayout relayout 'old/rank${rank}.safetensors' 'new/rank${rank}.safetensors' --ranks 4:2 \
         --tensor '.*q_proj\.weight=along=0; shard=${rank}/${ranks}'
 
 The rules of each new file are those of the caller with its number in the place of ${rank}.  What it needs is read from
@@ -18,17 +18,14 @@ from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.measured_tensors import Scales
 from gpulayout.files.checkpoints.opening import Checkpoint
 from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_relayout
-from gpulayout.files.checkpoints.rank_files import MOST_RANKS, check_no_other_ranks, rank_names
+from gpulayout.files.checkpoints.rank_files import check_no_other_ranks, rank_names
 from gpulayout.files.checkpoints.recipe_values import RecipeValues, UnknownName
 from gpulayout.files.checkpoints.rules import RuleSet
-from gpulayout.layout.checks import counted, value_text
-from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.checks import counted
 
 
 def sets_of_ranks(tensors: Any, rename: Iterable[tuple[str, str]], ranks: int) -> list[tuple[RuleSet, ...]]:
-    """The sets of rules of each new file, as `rule_sets` reads them; `LayoutError` for a wrong number of ranks."""
-    if type(ranks) is not int or not 1 <= ranks <= MOST_RANKS:
-        raise LayoutError(f"ranks {value_text(ranks)} is not a number from 1 to {MOST_RANKS}")
+    """The sets of rules of each new file, as `rule_sets` reads them."""
     pairs = [*rename]
     return [rule_sets(tensors, pairs, _values(rank, ranks)) for rank in range(ranks)]
 
@@ -46,7 +43,7 @@ def _values(rank: int, ranks: int) -> RecipeValues:
 def plan_by_ranks(source: Checkpoint, path: Path, sets: Sequence[Sequence[RuleSet]], **options: Any) -> CheckpointPlan:
     """The relayout of a checkpoint to a file for each rank.
 
-    path      of the new files, with ${rank} in its name
+    path      of the new files, with ${rank} in its name, unless there is one
     sets      the rules of each
     options   of `plan_relayout`
     """

@@ -35,7 +35,7 @@ from gpulayout.files.checkpoints.model_folders import (
 )
 from gpulayout.files.checkpoints.opening import Checkpoint, Stage, check_is_new_checkpoint, open_checkpoint, untold
 from gpulayout.files.checkpoints.planning import CheckpointPlan, check_whole_folder, whole_folder
-from gpulayout.files.checkpoints.rank_files import check_target
+from gpulayout.files.checkpoints.rank_files import Ranks, check_counted
 from gpulayout.files.elements import CHUNK, Elements, became_shorter, read_at, write_at
 from gpulayout.files.engine import Job, Progress, Report, RunThreads, jobs_of, move_jobs, report_of, wait_for
 from gpulayout.files.errors import FileError, Note, warn
@@ -70,8 +70,8 @@ class ModelMove:
     target      a file, an index, or a folder
     max_bytes   as text or a number; None for a part of what is free
     to_folder   the target is a folder in any case, as several new files are made
-    ranks       the names of the files of each rank, where a folder has those of all
-    new_ranks   how many new files there are, which the target stands for: a name with ${rank}; None for one model
+    rank_names  those of the files of each rank, where a folder has those of all
+    ranks       how many there are, of which a name with ${rank} stands for all; None for one new model
     """
 
     sources: Sequence[Path]
@@ -79,8 +79,8 @@ class ModelMove:
     max_bytes: SupportsIndex | str | None = None
     overwrite: bool = False
     to_folder: bool = False
-    ranks: str | None = None
-    new_ranks: int | None = None
+    rank_names: str | None = None
+    ranks: Ranks | None = None
 
     @contextlib.contextmanager
     def planned(self, planner: Callable[..., CheckpointPlan], stage: Stage = untold) -> Iterator[CheckpointWork]:
@@ -88,8 +88,12 @@ class ModelMove:
 
         planner   `plan_restore`, `plan_relayout` or `plan_by_recipe` with what a caller says
         """
-        check_target(self.target, self.new_ranks)
-        with open_checkpoint(self.sources, stage, self.ranks) as checkpoint, self._place(checkpoint) as path:
+        if self.rank_names is None:
+            check_counted(self.sources, self.target, self.ranks)
+        with open_checkpoint(self.sources, stage, self.rank_names) as checkpoint, self._place(checkpoint) as path:
+            if self.ranks is not None:
+                self.ranks.check_old(checkpoint.path, len(checkpoint.inputs))
+                self.ranks.check_new(path)
             check_is_new_checkpoint(path, checkpoint.path)
             plan = planner(checkpoint, path, overwrite=self.overwrite, stage=stage)
             if path != self.target:
@@ -113,7 +117,7 @@ class ModelMove:
         if not folder.is_dir():  # a folder called model.gguf is hardly meant
             check_is_new_checkpoint(folder, checkpoint.path)
         with new_folder(folder):
-            is_new = self.ranks is not None or is_gguf(checkpoint.path)  # the old name is that of another file
+            is_new = self.rank_names is not None or is_gguf(checkpoint.path)  # the old name is that of another file
             yield folder / (f"{MODEL}{ENDING}" if is_new else checkpoint.path.name)
 
     def run(self, work: CheckpointWork, progress: Progress, note: Note = warn) -> float:

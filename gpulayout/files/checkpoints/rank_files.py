@@ -11,10 +11,12 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from gpulayout.files.checkpoints.model_folders import ENDING
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import counted, value_text
+from gpulayout.layout.errors import LayoutError
 
 RANK = "${rank}"
 PART = "${part}"
@@ -48,7 +50,7 @@ def rank_names(names: str, ranks: int) -> list[str]:
     """
     filled = [names.replace(RANK, str(rank)) for rank in range(ranks)]
     check_rank_names(filled, names)
-    if names.count(RANK) != 1 or "$" in filled[0]:
+    if names.count(RANK) > 1 or (RANK in names and "$" in filled[0]):
         raise FileError(f"{names}: the name of several new files has ${{rank}} in it, once, and nothing else with a $")
     return filled
 
@@ -63,15 +65,57 @@ def check_rank_names(names: Sequence[object], shown: str) -> None:
         raise FileError(f"{shown} is one name for several ranks")
 
 
-def check_target(path: Path, ranks: int | None) -> None:
-    """`FileError` unless the new files are as many as their name says: one, or one for each rank."""
-    if RANK in path.name and ranks is None:
-        raise FileError(f"{path}: ${{rank}} stands for the numbers of several new files", "; --ranks 2 makes two")
-    if ranks is not None and RANK not in path.name:
-        raise FileError(
-            f"{path}: {counted(ranks, 'file')} need a name with ${{rank}} in it, such as rank${{rank}}{ENDING}; in "
-            "single quotes a shell leaves it as it is"
+class Ranks(NamedTuple):
+    """How many old inputs there are, None where nobody says, and how many new files."""
+
+    old: int | None
+    new: int
+
+    def check_new(self, path: Path) -> None:
+        """`FileError` for the name of the new files, where they are several, without ${rank}."""
+        if self.new > 1 and RANK not in path.name:
+            raise FileError(
+                f"{path}: {self.new} files need a name with ${{rank}} in it, such as rank${{rank}}{ENDING}; in single "
+                "quotes a shell leaves it as it is"
+            )
+
+    def check_old(self, path: Path, inputs: int) -> None:
+        """`FileError` unless there are as many inputs as a caller says, of which `path` is the first."""
+        if self.old not in (None, inputs):
+            raise FileError(f"{path}: ranks are {self.old}:{self.new}, and the inputs are {inputs}")
+
+
+def read_ranks(value: object) -> Ranks | None:
+    """What a caller says of the number of ranks, or not: that of the new ones, or those of both; else `LayoutError`.
+
+    >>> read_ranks(2), read_ranks((4, 2)), read_ranks("4:2")
+    (Ranks(old=None, new=2), Ranks(old=4, new=2), Ranks(old=4, new=2))
+    """
+    if value is None:
+        return None
+    both: Any = value
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}(:[0-9]{1,9})?", value):
+        both = [*map(int, value.split(":"))]
+    both = [*both] if isinstance(both, (list, tuple)) else [both]
+    if len(both) not in (1, 2) or not all(type(each) is int and 1 <= each <= MOST_RANKS for each in both):
+        raise LayoutError(
+            f"ranks {value_text(value)} is not the number of new files, such as 2, or those of old and new ones, such "
+            f"as 4:2; each is 1 to {MOST_RANKS}"
         )
+    return Ranks(both[0] if both[1:] else None, both[-1])
+
+
+def check_counted(sources: Sequence[Path], target: Path, ranks: Ranks | None) -> None:
+    """`FileError` where a name stands for the files of all ranks, and nobody says how many there are."""
+    if ranks is None and RANK in target.name:
+        raise FileError(f"{target}: ${{rank}} stands for the numbers of several new files", "; --ranks 2 makes two")
+    for path in sources:
+        if RANK in path.name and (ranks is None or ranks.old is None):
+            raise FileError(
+                f"{path}: this is the name of all ranks, and a last one that is missing leaves no gap: say how many "
+                "there are",
+                "; --ranks 4:2 is for 4 old and 2 new ones",
+            )
 
 
 def check_no_other_ranks(path: Path, ranks: int) -> None:
@@ -79,7 +123,7 @@ def check_no_other_ranks(path: Path, ranks: int) -> None:
 
     path   of the new files, with ${rank}
     """
-    for other, numbers in _listed(path.parent, path.name) if path.parent.is_dir() else ():
+    for other, numbers in _listed(path.parent, path.name) if RANK in path.name and path.parent.is_dir() else ():
         if numbers["rank"] >= ranks:
             raise FileError(
                 f"{other}: this is the file of a rank too, and there will be {counted(ranks, 'rank')}: delete it, or "

@@ -234,7 +234,7 @@ def move_options(recipe: Recipe | None) -> dict[str, Any]:
     """What a recipe says of the files of a `ModelMove`: that it makes one for each rank, and that it reads such."""
     if recipe is None:
         return {}
-    return {"to_folder": recipe.output is not None, "ranks": recipe.content.get("input")}
+    return {"to_folder": recipe.output is not None, "rank_names": recipe.content.get("input")}
 
 
 def recipes() -> dict[str, Recipe]:

@@ -67,7 +67,7 @@ def save_ranks(folder, model, ranks, names=OLD):
 def test_any_number_of_ranks_becomes_any_other(old, new, model, tmp_path):
     """From 10 ranks on their order is not that of the names."""
     save_ranks(tmp_path, model, old)
-    done = gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=new, tensors=RULES)
+    done = gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=(old, new), tensors=RULES)
     same(loaded(tmp_path), ranks_of(model, new))
     assert {each.file for each in done.tensors} == {tmp_path / name for name in rank_names(NEW, new)}
     assert done.bytes_written == sum(each.nbytes for rank in ranks_of(model, new) for each in rank.values())
@@ -75,16 +75,16 @@ def test_any_number_of_ranks_becomes_any_other(old, new, model, tmp_path):
 
 def test_each_new_rank_reads_only_what_it_gets(model, tmp_path):
     save_ranks(tmp_path, model, 4)
-    done = gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=2, tensors=RULES)
+    done = gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=(4, 2), tensors=RULES)
     assert done.bytes_read == done.bytes_written == model["q"].nbytes + model["o"].nbytes + 2 * model["n"].nbytes
 
 
 def test_the_command_line_does_the_same(model, tmp_path):
     save_ranks(tmp_path, model, 4)
     rules = [text for name, rule in RULES.items() for text in ("--tensor", f"{name}={rule}")]
-    asked = run("relayout", tmp_path / OLD, tmp_path / NEW, "--ranks", "2", "--dry-run", *rules)
+    asked = run("relayout", tmp_path / OLD, tmp_path / NEW, "--ranks", "4:2", "--dry-run", *rules)
     assert "4 inputs to 2 ranks" in asked.output and "new1.safetensors" in asked.output and not loaded(tmp_path)
-    shown = run("relayout", tmp_path / OLD, tmp_path / NEW, "--ranks", "2", "--json", *rules)
+    shown = run("relayout", tmp_path / OLD, tmp_path / NEW, "--ranks", "4:2", "--json", *rules)
     assert [os.path.basename(each) for each in json.loads(shown.output)["files"]] == rank_names(NEW, 2)
     same(loaded(tmp_path), ranks_of(model, 2))
 
@@ -97,7 +97,7 @@ def test_inputs_may_be_listed_and_folders_and_one_whole_model(model, tmp_path):
         folder = tmp_path / f"mp_rank_0{number}"
         folder.mkdir()
         path.rename(folder / "model.safetensors")
-    gl.relayout_file(tmp_path / "mp_rank_${rank}", tmp_path / "b${rank}.safetensors", ranks=3, tensors=RULES)
+    gl.relayout_file(tmp_path / "mp_rank_${rank}", tmp_path / "b${rank}.safetensors", ranks=(2, 3), tensors=RULES)
     save(tmp_path / "whole.safetensors", model)
     cuts = {"q": f"{CUT}; along=0", "o": f"{CUT}; along=1"}
     gl.relayout_file(tmp_path / "whole.safetensors", tmp_path / "c${rank}.safetensors", ranks=3, tensors=cuts)
@@ -110,10 +110,9 @@ def test_parts_of_a_rank_are_read_and_one_model_is_made(model, tmp_path):
         save(tmp_path / f"r{rank}p0.safetensors", {"q": tensors["q"]})
         save(tmp_path / f"r{rank}p1.safetensors", {"o": tensors["o"], "n": tensors["n"]})
     parts = tmp_path / "r${rank}p${part}.safetensors"
-    gl.relayout_file(parts, tmp_path / NEW, ranks=4, tensors=RULES)
+    gl.relayout_file(parts, tmp_path / NEW, ranks=(2, 4), tensors=RULES)
     same(loaded(tmp_path), ranks_of(model, 4))
-    gl.relayout_file(parts, tmp_path / "whole.safetensors", tensors={"q": "along=0", "o": "along=1"})
-    same(loaded(tmp_path, "whole${rank}.safetensors"), [])
+    gl.relayout_file(parts, tmp_path / "whole.safetensors", ranks=(2, 1), tensors=RULES)
     from safetensors.numpy import load_file
 
     same([load_file(tmp_path / "whole.safetensors")], [model])
@@ -145,7 +144,7 @@ def test_pieces_of_any_sizes_become_equal_ones(inputs, ranks, shapes, seed, to, 
         tensors["same"] = np.arange(3, dtype=np.int8)
     for name, tensors in zip(rank_names(OLD, inputs), old):
         save(folder / name, tensors)
-    gl.relayout_file(folder / OLD, folder / NEW, ranks=ranks, tensors=rules)
+    gl.relayout_file(folder / OLD, folder / NEW, ranks=(inputs, ranks), tensors=rules)
     same(loaded(folder), new)
 
 
@@ -202,14 +201,14 @@ def test_faults_are_said_before_anything_is_written(fault, model, tmp_path):
         change(tmp_path, number, tensors)
     rules = {name: rule for name, rule in {**RULES, **rules}.items() if rule is not None}
     with pytest.raises(LayoutError, match=problem) as caught:
-        gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=2, tensors=rules)
+        gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=(4, 2), tensors=rules)
     assert "\n" not in str(caught.value) and len([*tmp_path.iterdir()]) == 4
 
 
 def test_uneven_pieces_are_padded_on_request(tmp_path):
     for number, name in enumerate(rank_names(OLD, 2)):
         save(tmp_path / name, {"q": np.full((4 - number, 2), number, np.int8)})
-    gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=4, tensors={"q": f"along=0; resize=7->8; {CUT}"})
+    gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=(2, 4), tensors={"q": f"along=0; resize=7->8; {CUT}"})
     right = np.array([[0], [0], [0], [0], [1], [1], [1], [0]] * np.ones(2, np.int8), np.int8)
     same(loaded(tmp_path), [{"q": piece} for piece in np.split(right, 4)])
 
@@ -218,31 +217,40 @@ def test_a_missing_rank_is_refused(model, tmp_path):
     save_ranks(tmp_path, model, 4)
     (tmp_path / "old1.safetensors").unlink()
     with pytest.raises(FileError, match="rank 1 is missing: there are 3 files to rank 3"):
-        gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=2, tensors=RULES)
+        gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=(4, 2), tensors=RULES)
     (tmp_path / "old01.safetensors").write_bytes((tmp_path / "old2.safetensors").read_bytes())
     (tmp_path / "old001.safetensors").write_bytes((tmp_path / "old2.safetensors").read_bytes())
     with pytest.raises(FileError, match="old01.safetensors: this and old001.safetensors are the same part of rank 1"):
-        gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=2, tensors=RULES)
+        gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=(4, 2), tensors=RULES)
 
 
 @pytest.mark.parametrize(
     "old, new, ranks, problem",
     [
         (OLD, NEW, None, r"'along=0; shard=\$\{rank\}/\$\{ranks\}' has \$\{rank\}: say in ranks how many new files"),
-        (OLD, "new.safetensors", 2, r"2 files need a name with \$\{rank\} in it, such as rank\$\{rank\}.safetensors"),
-        (OLD, "${rank}/new.safetensors", 2, r"2 files need a name with \$\{rank\} in it"),
-        (OLD, "${rank}-${rank}.safetensors", 2, r"such names have \$\{rank\} once"),
-        (OLD, "${rank}-${part}.safetensors", 2, "and nothing else with a \\$"),
-        (OLD, "${rank}.safetensors.index.json", 2, "is not the name of a .safetensors file"),
-        (OLD, "no/${rank}.safetensors", 2, "there is no folder"),
-        (OLD, OLD, 4, "input and output are the same file"),
-        (OLD, OLD, 2, "old2.safetensors: this is the file of a rank too, and there will be 2 ranks: delete it"),
-        (OLD, NEW, 0, "ranks 0 is not a number from 1 to 4096"),
-        (OLD, NEW, 4097, "ranks 4097 is not a number"),
-        (OLD, NEW, True, "ranks True is not a number"),
-        ("x${rank}.safetensors", NEW, 2, "this folder has no files of ranks, whose names are x"),
-        ("a\n${rank}.safetensors", NEW, 2, "this folder has no files of ranks"),
-        ("[${rank}.safetensors", NEW, 2, "this folder has no files of ranks"),
+        (
+            OLD,
+            "new.safetensors",
+            (4, 2),
+            r"2 files need a name with \$\{rank\} in it, such as rank\$\{rank\}.safetensors",
+        ),
+        (OLD, "${rank}/new.safetensors", (4, 2), r"2 files need a name with \$\{rank\} in it"),
+        (OLD, "${rank}-${rank}.safetensors", (4, 2), r"such names have \$\{rank\} once"),
+        (OLD, "${rank}-${part}.safetensors", (4, 2), "and nothing else with a \\$"),
+        (OLD, "${rank}.safetensors.index.json", (4, 2), "is not the name of a .safetensors file"),
+        (OLD, "no/${rank}.safetensors", (4, 2), "there is no folder"),
+        (OLD, OLD, (4, 4), "input and output are the same file"),
+        (OLD, OLD, (4, 2), "old2.safetensors: this is the file of a rank too, and there will be 2 ranks: delete it"),
+        (OLD, NEW, 2, r"a last one that is missing leaves no gap: say how many there are; ranks=\(4, 2\) is for 4 old"),
+        (OLD, NEW, (5, 2), "ranks are 5:2, and the inputs are 4"),
+        (OLD, NEW, 0, "ranks 0 is not the number of new files, such as 2, or those of old and new ones, such as 4:2"),
+        (OLD, NEW, (4, 4097), r"ranks \(4, 4097\) is not the number .* each is 1 to 4096"),
+        (OLD, NEW, (4, 2, 1), r"ranks \(4, 2, 1\) is not the number"),
+        (OLD, NEW, True, "ranks True is not the number"),
+        (OLD, NEW, "4:", "ranks '4:' is not the number"),
+        ("x${rank}.safetensors", NEW, (4, 2), "this folder has no files of ranks, whose names are x"),
+        ("a\n${rank}.safetensors", NEW, (4, 2), "this folder has no files of ranks"),
+        ("[${rank}.safetensors", NEW, (4, 2), "this folder has no files of ranks"),
     ],
 )
 def test_names_that_are_not_those_of_ranks_are_refused(old, new, ranks, problem, model, tmp_path):
@@ -256,8 +264,8 @@ def test_names_that_are_not_those_of_ranks_are_refused(old, new, ranks, problem,
 def test_several_inputs_beside_a_name_for_all_and_ranks_beside_others_are_refused(model, tmp_path):
     save_ranks(tmp_path, model, 2)
     with pytest.raises(FileError, match="stands for the files of all ranks, so it is the only input"):
-        gl.relayout_file([tmp_path / "old0.safetensors", tmp_path / OLD], tmp_path / NEW, ranks=2, tensors=RULES)
-    with pytest.raises(LayoutError, match="llama-tp says itself which files it makes: leave out ranks 2"):
+        gl.relayout_file([tmp_path / "old0.safetensors", tmp_path / OLD], tmp_path / NEW, ranks=(3, 2), tensors=RULES)
+    with pytest.raises(LayoutError, match="llama-tp says itself which files it makes: leave out ranks"):
         gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=2, recipe="llama-tp(ranks=2)")
     with pytest.raises(TypeError, match="unpack=True makes arrays .* leave out ranks"):
         gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=2, unpack=True)
@@ -266,28 +274,32 @@ def test_several_inputs_beside_a_name_for_all_and_ranks_beside_others_are_refuse
     said = refusal("relayout", tmp_path / "x.npy", tmp_path / "y.npy", "--ranks", "2", "--to", "F")
     assert "--ranks is for a model" in said
     with pytest.raises(FileError, match=r"\$\{rank\} stands for the numbers of several new files; ranks=2 makes two"):
-        gl.relayout_file(tmp_path / OLD, tmp_path / NEW, tensors={".*": "along=0"})
-    assert "--ranks 2 makes two" in failure("relayout", tmp_path / OLD, tmp_path / NEW, "--tensor", ".*=along=0")
+        gl.relayout_file(tmp_path / "old0.safetensors", tmp_path / NEW, tensors={".*": "along=0"})
+    with pytest.raises(FileError, match="say how many there are"):
+        gl.relayout_file(tmp_path / OLD, tmp_path / "new.safetensors", tensors={".*": "along=0"})
+    for option, advice in ((("--ranks", "2"), "--ranks 4:2 is for 4 old and 2 new ones"), ((), "--ranks 2 makes two")):
+        assert advice in failure("relayout", tmp_path / OLD, tmp_path / NEW, *option, "--tensor", ".*=along=0")
+    assert "ranks 'two' is not the number" in refusal("relayout", tmp_path / OLD, tmp_path / NEW, "--ranks", "two")
 
 
 def test_old_files_of_other_ranks_are_not_left_among_new_ones(model, tmp_path):
     save_ranks(tmp_path, model, 4)
-    gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=3, tensors=RULES)
+    gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=(4, 3), tensors=RULES)
     for ranks, problem in ((2, "new2.safetensors: this is the file of a rank too"), (3, "new0.safetensors")):
         with pytest.raises(FileError, match=problem):
-            gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=ranks, tensors=RULES)
-    gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=4, tensors=RULES, overwrite=True)
+            gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=(4, ranks), tensors=RULES)
+    gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=(4, 4), tensors=RULES, overwrite=True)
     same(loaded(tmp_path), ranks_of(model, 4))
 
 
 def test_an_error_on_the_way_leaves_all_old_files_and_no_new_one(model, tmp_path):
     save_ranks(tmp_path, model, 4)
-    gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=2, tensors=RULES)
+    gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=(4, 2), tensors=RULES)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
 
     def stop(done, total):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=3, tensors=RULES, overwrite=True, progress=stop)
+        gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=(4, 3), tensors=RULES, overwrite=True, progress=stop)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before

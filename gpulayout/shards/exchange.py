@@ -309,7 +309,36 @@ class Exchange:
     # ---- in a process for each rank ----------------------------------------------------------------------------------
 
     def rounds(self, rank: int, max_bytes: int | None) -> list[Round]:
-        """What a rank sends and receives at a time, in pieces of messages, if it has this memory for what is packed."""
+        """What a rank sends and receives at a time, so that little memory holds what is packed or arrives packed.
+
+        Parameters
+        ----------
+        rank : int
+            The rank.
+        max_bytes : int or None
+            The most bytes for two rounds: one that is under way, and the next.  None for all messages in one round.
+
+        Returns
+        -------
+        list of Round
+            Each has `sends` and `receives`, the pieces of messages; round k has the k-th piece of each message.  Both
+            ranks of a message cut it in the same places.
+
+        Raises
+        ------
+        LayoutError
+            For a `max_bytes` that is too small, with the least.
+
+        Examples
+        --------
+        >>> import gpulayout as gl
+        >>> rows = gl.Sharding("f32[64,64]", [slice(0, 32), slice(32, 64)])
+        >>> columns = gl.Sharding("f32[64,64]", [(..., slice(0, 32)), (..., slice(32, 64))])
+        >>> for number, each in enumerate(gl.exchange(rows, columns).rounds(0, 8192)):
+        ...     print(number, each.sends, each.receives[0].boxes)
+        0 (<Message from rank 0 to rank 1, 2048 bytes>,) (((32, 48), (0, 32)),)
+        1 (<Message from rank 0 to rank 1, 2048 bytes>,) (((48, 64), (0, 32)),)
+        """
         kept = self.__dict__.get("_rounds")
         if kept is None or kept[0] != (rank, max_bytes):
             counts = [len(sent) + len(received) for sent, received in zip(*self._by_rank)]
@@ -333,7 +362,7 @@ class Exchange:
         Parameters
         ----------
         buffer : array or None
-            The buffer of this rank in the source, of PyTorch, NumPy or CuPy; None for a rank that holds nothing.
+            The buffer of this rank in the source, of PyTorch or NumPy; None for a rank that holds nothing.
         group : torch.distributed.ProcessGroup, optional
             As many processes as the exchange has ranks; rank k of the group is rank k of both shardings.  By default
             all processes.
@@ -344,7 +373,7 @@ class Exchange:
             pieces.  None for as many as it takes at once.
         check : bool, optional
             The ranks first tell each other what they run.  Without that, a mistake on one of them lets the others wait
-            for the group's timeout.
+            for the group's timeout; and the first call on a group of NCCL has to be one of all its ranks, as this is.
 
         Returns
         -------

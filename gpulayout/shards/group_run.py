@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from gpulayout.arrays import arrays
-from gpulayout.layout.checks import byte_count, counted
+from gpulayout.layout.checks import byte_count, counted, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.shards.agreement import answer, check_answers
@@ -58,6 +58,8 @@ class UnderWay(NamedTuple):
 
 def run(exchange: Any, buffer: Any, group: Any, out: Any, max_bytes: Any, check: bool) -> Any:
     """See `Exchange.run`."""
+    if not isinstance(check, bool):
+        raise TypeError(f"check is {value_text(check)}: it is True or False")
     with ProcessGroup(group) as processes:
         is_free = processes.lock.acquire(blocking=False)
         if not is_free:
@@ -121,22 +123,18 @@ def _own(buffer: Any, side: Sharding, rank: int, role: str, processes: ProcessGr
     if isinstance(buffer, torch.Tensor) and buffer.requires_grad and torch.is_grad_enabled():
         raise TypeError(f"{role} requires a gradient, which messages do not carry: pass {role}.detach()")
     array = flat(buffer, shard, role, writing=role == "out")
+    if not isinstance(array, (np.ndarray, torch.Tensor)):
+        raise TypeError(f"{role} is a {type(buffer).__name__}: write a tensor, such as torch.as_tensor({role})")
     kind = _kind(array)
-    if kind is None:
-        raise TypeError(f"{role} is a {type(buffer).__name__}: write an array of NumPy, CuPy or PyTorch")
     if processes.devices.get(kind) is None or (kind == "cuda" and processes.devices[kind] == "gloo"):
         carries = ", ".join(sorted(set(processes.devices.values())))
         raise BufferError(f"{role} is in memory of {kind}, which the group's {carries} does not carry")
     return array
 
 
-def _kind(array: Any) -> str | None:
-    """The kind of device of an array, as torch calls it; None for an array that torch cannot share."""
-    if isinstance(array, torch.Tensor):
-        return str(array.device.type)
-    if isinstance(array, np.ndarray):
-        return "cpu"
-    return "cuda" if hasattr(array, "__cuda_array_interface__") else None
+def _kind(array: Any) -> str:
+    """The kind of device of an array, as torch calls it."""
+    return str(array.device.type) if isinstance(array, torch.Tensor) else "cpu"
 
 
 def _check_pair(source: Any, target: Any) -> None:
@@ -181,7 +179,7 @@ def _answer(exchange: Any, ready: RankPart | None, problem: Exception | None, ma
         "max_bytes": _limit_text(max_bytes),
     }
     if ready is not None and (ready.rounds or ready.target is not None):
-        facts["kind of device"] = str(_kind(ready.source if ready.target is None else ready.target)).encode()
+        facts["kind of device"] = _kind(ready.source if ready.target is None else ready.target).encode()
     return answer(facts, problem)
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from gpulayout.layout.checks import clipped
+from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
 
 WAITER = "gpulayout waits for gloo"  # the name of the thread
@@ -76,6 +76,11 @@ class ProcessGroup:
     def __init__(self, group: Any):
         if not dist.is_available() or not dist.is_initialized():
             raise LayoutError("group: this process is in none: call torch.distributed.init_process_group first")
+        # Of a group that a process is not in, torch gives it this number.
+        if not isinstance(group, (dist.ProcessGroup, type(None))) and group is not dist.GroupMember.NON_GROUP_MEMBER:
+            raise TypeError(
+                f"group is {value_text(group)}: write a torch.distributed.ProcessGroup, or None for all ranks"
+            )
         self.rank = dist.get_rank(group)
         if self.rank < 0:
             raise LayoutError("group: this process is not a member of it, and only its members call exchange.run")
@@ -151,13 +156,17 @@ class ProcessGroup:
     def give_up(self) -> None:
         """Close gloo's connections of the group: nothing arrives any more, and no rank waits for this one in vain.
 
-        gloo does so where a message is late, so one that never comes is waited for.
+        gloo closes all of them where a message is late, so one that never comes is waited for.  It cannot be one from a
+        rank that has ended, so every rank gets its turn.
         """
-        if self.devices.get("cpu") == "gloo" and self.size > 1:
-            with contextlib.suppress(RuntimeError):
-                byte, peer = torch.empty(1, dtype=torch.uint8), (self.rank + 1) % self.size
-                late = dist.irecv(byte, group=self.group, group_src=peer, tag=_NEVER)
-                late.wait(datetime.timedelta(milliseconds=1))
+        if self.devices.get("cpu") != "gloo":
+            return
+        byte = torch.empty(1, dtype=torch.uint8)
+        for rank in range(self.size):
+            if rank != self.rank:
+                with contextlib.suppress(RuntimeError):
+                    late = dist.irecv(byte, group=self.group, group_src=rank, tag=_NEVER)
+                    late.wait(datetime.timedelta(milliseconds=1))
 
     def _begun(self, transfer: Transfer) -> Transfer:
         if not transfer.memory.is_cuda:

@@ -194,6 +194,18 @@ def without_a_group():
         return str(error)
 
 
+def wrong_arguments():
+    """The errors of arguments that are wrong on their face, in a group of one."""
+    made, found = transpose(1), []
+    buffer = of_rank(made, 0)
+    for arguments, options in (((buffer, "gloo"), {}), ((buffer,), {"check": "no"}), ((buffer,), {"out": [1]})):
+        try:
+            made.run(*arguments, **options)
+        except (TypeError, BufferError) as error:
+            found.append(str(error))
+    return found
+
+
 def in_subgroups():
     """Groups of some of the ranks, one after the other and two at once."""
     rank = dist().get_rank()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.shards import rank_programs as programs
 from tests.support.effort import examples
-from tests.support.gloo_ranks import ROOT, Ranks
+from tests.support.gloo_ranks import HANG, ROOT, Ranks
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or importlib.util.find_spec("torch") is None, reason="needs PyTorch with gloo, and fork"
@@ -109,6 +109,15 @@ def test_a_group_of_another_size(ranks):
         ]
 
 
+def test_arguments_that_are_wrong_on_their_face(ranks):
+    (found,) = ranks.values(1, programs.wrong_arguments)
+    assert found[:2] == [
+        "group is 'gloo': write a torch.distributed.ProcessGroup, or None for all ranks",
+        "check is 'no': it is True or False",
+    ]
+    assert found[2].startswith("out is a list")
+
+
 def test_two_threads_on_one_group_of_which_one_waits(ranks):
     words = "group: two threads of this process run exchanges on it at once: give each its own group"
     for rank, (error, is_as_it_was) in enumerate(ranks.values(3, programs.one_group_in_two_threads)):
@@ -127,7 +136,8 @@ def test_without_a_group(ranks):
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("when", [None, 0, 1, 5])
 def test_a_rank_that_dies_is_named(ranks, when, check):
-    outcomes = ranks.run(3, programs.one_dies, when, check, timeout=20)
+    """Both others hear of it, also where only one waits for it: that one gives up, and closes its connections."""
+    outcomes = ranks.run(3, programs.one_dies, when, check, timeout=HANG)
     assert outcomes[1].killed == 9
     errors = [outcomes[rank].value[0] for rank in (0, 2)]
     assert all(

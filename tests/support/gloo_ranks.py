@@ -20,7 +20,7 @@ import traceback
 from typing import Any
 
 ROOT = pathlib.Path(__file__).parents[2]
-HANG = 60  # seconds after which a group is a hang: its ranks are killed
+HANG = 120  # seconds after which a group is a hang: its ranks are killed
 LENGTH = struct.Struct("<Q")
 
 

@@ -1,6 +1,7 @@
 """What ranks of a process group do in tests: each function runs in a process of its own, see `gloo_ranks`."""
 
 import functools
+import itertools
 import os
 import random
 import signal
@@ -32,11 +33,11 @@ def random_exchanges(seed, count):
     rank, most = dist().get_rank(), dist().get_world_size()
     groups = [dist().new_group([*range(size)]) for size in range(1, most + 1)]
     rng, own, pieces = random.Random(seed), random.Random(f"{seed} {rank}"), 0
-    for number in range(count):
-        case = random_shardings.drawn_case("on a group", seed, number)
-        ranks = max(case.source.ranks, case.target.ranks)
-        options = {"max_bytes": rng.choice((None, "64M", 0, 0, 0)), "check": rng.random() < 0.5}
-        if ranks > most or rank >= ranks or case.first_missing():
+    cases = (random_shardings.drawn_case("on a group", seed, number) for number in itertools.count())
+    fitting = (case for case in cases if ranks_of(case) <= most and not case.first_missing())
+    for number, case in enumerate(itertools.islice(fitting, count)):
+        ranks, options = ranks_of(case), {"max_bytes": rng.choice((None, "64M", 0, 0, 0)), "check": rng.random() < 0.5}
+        if rank >= ranks:
             continue
         made = case.exchange()
         if options["max_bytes"] == 0:  # as little as can be, or a little more
@@ -47,6 +48,10 @@ def random_exchanges(seed, count):
         limit = None if options["max_bytes"] == "64M" else options["max_bytes"]
         pieces += sum(len(each.receives) for each in made.rounds(rank, limit))
     return pieces
+
+
+def ranks_of(case):
+    return max(case.source.ranks, case.target.ranks)
 
 
 def run_case(case, made, group, own, options):

@@ -26,9 +26,9 @@ def ranks():
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 6])
 def test_every_rank_gets_its_box(ranks, size):
-    pieces = ranks.values(size, programs.random_exchanges, size, examples(60))
+    pieces = ranks.values(size, programs.random_exchanges, size, examples(40))
     assert all(isinstance(count, int) for count in pieces), pieces
-    assert size == 1 or sum(pieces) > size
+    assert size == 1 or sum(pieces) >= size
 
 
 def test_the_example_of_the_page(ranks):

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 import types
 
 import numpy as np
@@ -179,6 +180,13 @@ def test_a_model_of_tensor_parallelism_and_fsdp(ranks):
     placements, sharding = models[0]["0.weight"]
     assert "_StridedShard" in placements
     assert [rows for rows, _ in sharding.boxes] == [(0, 2), (3, 4), (2, 3), (4, 5)]  # tp cuts first: ranks 0 and 1
+
+
+def test_the_example_of_the_page(ranks):
+    page = (gloo_ranks.ROOT / "docs" / "shards.md").read_text(encoding="utf-8").partition("## From JAX and PyTorch")[2]
+    _, code = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    columns = (1024 * 256,), 1024.0 * 256
+    assert ranks.values(4, dtensors.page_example, code) == [None, None, columns, columns]
 
 
 def test_tensors_that_are_refused(ranks):

@@ -5,13 +5,16 @@ A process of its own, as JAX counts its devices once:  python -m tests.support.j
 
 import itertools
 import os
+import pathlib
 import random
+import re
 import sys
 
 import numpy as np
 
 import gpulayout as gl
 
+ROOT = pathlib.Path(__file__).parents[2]
 DEVICES = 8
 ENVIRONMENT = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={DEVICES}", "JAX_PLATFORMS": "cpu"}
 MESHES = [(8,), (2, 4), (4, 2), (2, 2, 2), (1, 8), (3,), (2, 3)]
@@ -73,6 +76,20 @@ def check_move(jax, rng):
         message.unpack(message.pack(buffers[message.source]), out)
 
 
+def check_page(jax):
+    """The example of docs/shards.md."""
+    mesh, P = jax.make_mesh((2, 4), ("dp", "tp")), jax.sharding.PartitionSpec
+    array = jax.random.normal(jax.random.key(0), (1024, 512), "bfloat16")
+    x = jax.device_put(array, jax.sharding.NamedSharding(mesh, P("tp", "dp")))
+    page = (ROOT / "docs" / "shards.md").read_text(encoding="utf-8").partition("## From JAX and PyTorch")[2]
+    names = {"gl": gl, "mesh": mesh, "P": P, "x": x}
+    exec(re.search(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1], names)
+    for rank, found in enumerate(names["tiles"]):
+        columns = array[:, rank % 4 * 128 : rank % 4 * 128 + 128]
+        assert found.devices() == {mesh.devices.flat[rank]}
+        assert np.array_equal(found, gl.pack(columns, "{1,0:T(8,128)}"))
+
+
 def refusals(jax):
     """What each sharding that is none of ranks, or of this array, says."""
     P, mesh = jax.sharding.PartitionSpec, jax.make_mesh((2, 4), ("x", "y"))
@@ -113,6 +130,7 @@ def main(examples):
         spec = jax.sharding.PartitionSpec(*spec)
         read = gl.Sharding.from_jax_sharding(jax.sharding.NamedSharding(mesh, spec), "f32[8,8]")
         assert read == gl.Sharding.by_mesh("f32[8,8]", dict(mesh.shape), spec)
+    check_page(jax)
     for line in refusals(jax):
         print(line)
 

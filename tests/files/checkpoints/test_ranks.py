@@ -167,6 +167,18 @@ def test_numbers_and_names_follow_their_rank(tmp_path):
         same([found], [{f"w_{rank}_of_4": right, f"k{rank}": half}])
 
 
+def test_weights_that_are_packed_for_a_kernel_are_cut_where_they_lie(tmp_path):
+    codes = np.random.default_rng(0).integers(0, 16, (128, 512), np.uint8)
+    save(tmp_path / "whole.safetensors", {"w": codes})
+    rule = f"along=1; {CUT}"
+    packed = {"w": f"dtype=u4; marlin:weights; {rule}"}
+    gl.relayout_file(tmp_path / "whole.safetensors", tmp_path / OLD, ranks=2, tensors=packed)
+    gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=(2, 4), tensors={"w": rule})
+    for rank, name in enumerate(rank_names(NEW, 4)):
+        gl.relayout_file(tmp_path / name, tmp_path / f"plain{rank}.safetensors", unpack=True, tensors=None)
+    same(loaded(tmp_path, "plain${rank}.safetensors"), [{"w": each} for each in np.split(codes, 4, 1)])
+
+
 # ---- what is refused ----
 
 

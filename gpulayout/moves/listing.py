@@ -6,9 +6,7 @@ A move has runs if it copies whole bytes.  Elements that change on the way, or s
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple, cast
 
 from gpulayout.layout.checks import INT64_MAX, ByteCount, byte_count, counted
 from gpulayout.layout.errors import LayoutError
@@ -23,7 +21,7 @@ from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.page_tables import page_tables
 from gpulayout.moves.pieces import Piece, Pieces
 from gpulayout.moves.run_cut import UNCUT, RunCut
-from gpulayout.moves.run_list import RunList
+from gpulayout.moves.run_list import RunList, RunRows
 from gpulayout.moves.run_stream import RunStream
 from gpulayout.moves.run_turns import FoundRuns, runs_of
 
@@ -47,7 +45,7 @@ class Fills(NamedTuple):
            [8, 2]]), value=b'\\x07')
     """
 
-    runs: np.ndarray
+    runs: RunRows
     value: bytes
 
 
@@ -121,7 +119,7 @@ def _copied(pieces: Pieces, source: Shape, target: Shape) -> list[Piece[Move]] |
         if isinstance(move, LookupMove) and move.source_bits == move.target_bits >= 8 and len(pieces) == 1:
             return move
         if isinstance(move, Move):
-            moves.append(Piece(move, *piece[1:]))
+            moves.append(cast("Piece[Move]", piece))
         elif move.element_count:
             raise LayoutError(f"{of}: {_not_copies(move)}; call the plan instead")
     return moves

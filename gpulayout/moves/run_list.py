@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.run_turns import ListedRuns
+
+RunRows = npt.NDArray[np.int64]
 
 
 class RunList:
@@ -74,7 +77,7 @@ class RunList:
         runs, nbytes = checks.counted(self.count, "run"), checks.counted(self.nbytes, "byte")
         return f"<{runs}, {nbytes}, the shortest {self.shortest}>" if self.count else f"<{runs}>"
 
-    def array(self) -> np.ndarray:
+    def array(self) -> RunRows:
         """All runs: int64, with a row of source byte, target byte and bytes for each.
 
         Raises
@@ -84,7 +87,7 @@ class RunList:
         """
         return self.filled((0, 1, 2))
 
-    def parts(self, max_runs: int) -> Iterator[np.ndarray]:
+    def parts(self, max_runs: int) -> Iterator[RunRows]:
         """The same rows as arrays of so many runs, the last of fewer, one after the other.
 
         Parameters
@@ -102,13 +105,13 @@ class RunList:
             raise LayoutError(f"max_runs {checks.number_text(most)} is less than 1: each array has at least one run")
         return self._in_parts(min(most, self._runs.most))
 
-    def filled(self, columns: Sequence[int]) -> np.ndarray:
+    def filled(self, columns: Sequence[int]) -> RunRows:
         """`array` with only these columns.  An internal, as the pieces of a plan are."""
         out = _rows(self.count, len(columns))
         self._runs.fill(out, columns)
         return out
 
-    def _in_parts(self, most: int) -> Iterator[np.ndarray]:
+    def _in_parts(self, most: int) -> Iterator[RunRows]:
         part, filled = np.empty((0, 3), np.int64), 0
         for runs in self._runs.rows():
             first = 0
@@ -126,7 +129,7 @@ class RunList:
             yield part[:filled]
 
 
-def _rows(count: int, columns: int) -> np.ndarray:
+def _rows(count: int, columns: int) -> RunRows:
     """Memory for so many rows."""
     try:
         return np.empty((count, columns), np.int64)

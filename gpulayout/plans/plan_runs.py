@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
-import numpy as np
-
 from gpulayout.layout.checks import ByteCount
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.listing import Fills, fill_list, run_list
 from gpulayout.moves.pieces import Pieces
-from gpulayout.moves.run_list import RunList
+from gpulayout.moves.run_list import RunList, RunRows
 from gpulayout.plans.plan_value import PlanValue
 
 Pages = Sequence[Any] | None  # (source_table, target_table)
@@ -32,7 +30,7 @@ class PlanRuns(PlanValue):
         align: ByteCount | None = None,
         least: ByteCount | None = None,
         pages: Pages = None,
-    ) -> np.ndarray: ...
+    ) -> RunRows: ...
     @overload
     def runs(
         self,
@@ -42,7 +40,7 @@ class PlanRuns(PlanValue):
         least: ByteCount | None = None,
         max_runs: int,
         pages: Pages = None,
-    ) -> Iterator[np.ndarray]: ...
+    ) -> Iterator[RunRows]: ...
     def runs(
         self,
         *,
@@ -51,7 +49,7 @@ class PlanRuns(PlanValue):
         least: ByteCount | None = None,
         max_runs: int | None = None,
         pages: Pages = None,
-    ) -> np.ndarray | Iterator[np.ndarray]:
+    ) -> RunRows | Iterator[RunRows]:
         """List what to copy: source byte, target byte and bytes of every run.
 
         Parameters

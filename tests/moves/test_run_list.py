@@ -17,7 +17,7 @@ from gpulayout.requests.index_keys import box_of
 from gpulayout.running.request import request
 from tests.support.box_cases import all_boxes, random_box, random_buffer
 from tests.support.effort import examples
-from tests.support.run_cases import applied, check_order, random_pair
+from tests.support.run_cases import applied, check_order, cut_runs, expected_runs, random_pair
 
 CHUNKS = 25
 
@@ -29,7 +29,7 @@ def check_box(source, target, at, rng):
     try:
         listed = run_list(made.pieces, source, target)
     except gl.LayoutError as error:
-        assert source.is_packed or "tiles cut it" in str(error)
+        assert source.is_packed or target.is_packed or "tiles cut it" in str(error)
         return False
     runs = listed.array()
     check_order(runs)
@@ -99,10 +99,25 @@ def test_loops_are_listed_as_their_definition_says(seed):
         length, loops = random_loops(rng)
         given = nest(5, 7, length, loops)
         axes = tuple(Axis(loop.times, *loop) for loop in loops)
-        listed = run_list((Piece(Move(axes, length, b"\0" * length, ((),) * len(axes)), 5, 7),), shape, shape)
+        pieces = (Piece(Move(axes, length, b"\0" * length, ((),) * len(axes)), 5, 7),)
+        listed = run_list(pieces, shape, shape)
         wanted = one_by_one(given)
         assert listed.array().tolist() == wanted and listed.count == len(wanted) == given.copies - pairs_within(given)
         assert listed.shortest == min(run[2] for run in wanted)
+        longest = rng.randrange(1, 3 * length + 1)
+        cut = run_list(pieces, shape, shape, longest=longest)
+        assert cut.array().tolist() == cut_runs(np.array(wanted), longest).tolist() and cut.count == len(cut.array())
+
+
+def test_copies_one_behind_the_other_that_go_on_are_one_run():
+    """Two loops of 2,000 bytes, of which the second begins where the first ends."""
+    moves = [Move((Axis(2000, 2000, step, 1),), 1, b"\0", ((0,),)) for step in (3, 2)]
+    shape = gl.Shape("u8", (9999,))
+    for begin, goes_on in ((5998, 1), (5999, 0)):
+        listed = run_list((Piece(moves[0]), Piece(moves[1], begin, 2000)), shape, shape)
+        runs = listed.array()
+        check_order(runs)
+        assert listed.count == len(runs) == 4000 - goes_on and runs[1999].tolist() == [5997, 1999, 1 + goes_on]
 
 
 def test_a_loop_that_steps_back_in_the_target_is_taken_apart():
@@ -139,6 +154,33 @@ LISTS = {
     "tiles of 7 and 4": ("u8[201,201]{1,0:T(7,3)}", "{1,0:T(4,5)}"),
     "rows with a pitch": ("u8[60000,16]", "{1,0:PD(60000,24)}"),
 }
+
+
+LONG = [
+    *LISTS.values(),
+    ("u8[5,203,1009]", "{2,1,0:T(8,128)}"),
+    ("u8[40,53,109]", "{0,2,1:T(8,128)}"),
+    ("s16[7,300,130]{2,1,0:T(8,128)}", "{2,1,0:T(16,128)}"),
+    ("s16[7,300,130]{2,1,0:T(8,128)}", "{1,2,0:T(16,128)(2,1)}"),
+    ("u8[3,1500,2,2,4]", "{4,2,3,1,0:PD(3,1501,2,2,5)}"),
+    ("u8[3,1500,2,2]", "{2,3,1,0}"),
+    ("u8[1500,3,2,2]{3,2,1,0:PD(1500,3,2,3)}", "{2,3,0,1}"),
+    ("f32[3,101,97]{2,1,0:T(3,7)}", "{2,1,0:T(4,8)}"),
+]
+
+
+@pytest.mark.parametrize("pair", LONG, ids=" to ".join)
+def test_long_lists_are_those_of_an_index_buffer(pair):
+    plan = gl.plan(*pair)
+    wanted = expected_runs(plan)
+    listed = plan.run_list()
+    assert np.array_equal(listed.array(), wanted)
+    assert (listed.count, listed.nbytes, listed.shortest) == (len(wanted), wanted[:, 2].sum(), wanted[:, 2].min())
+    parts = [*listed.parts(9999)]
+    assert np.array_equal(np.concatenate(parts), wanted) and {len(part) for part in parts[:-1]} <= {9999}
+    cut = plan.run_list(longest=6, align=4)
+    assert np.array_equal(cut.array(), np.concatenate([*cut.parts(7000)])) and cut.count == len(cut.array())
+    assert np.array_equal(cut.array()[:500], cut_runs(wanted[:500], 6, 4)[:500])
 
 
 @pytest.mark.parametrize("name", LISTS)

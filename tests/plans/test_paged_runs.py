@@ -76,18 +76,18 @@ def test_runs_of_pages_are_those_of_the_pools(chunk):
 @pytest.mark.parametrize("tokens", [4, 16, 64])
 @pytest.mark.parametrize("orders", ["NN", "HN", "NH", "HH"])
 def test_blocks_of_a_cache_become_larger_blocks_of_another_order(tokens, orders):
-    """128 tokens in pages of 4, 16 or 64 to pages of 16; within a page the heads are major (H), or the tokens (N)."""
+    """2048 tokens in pages of 4, 16 or 64 to pages of 16; within a page the heads are major (H), or the tokens (N)."""
     rng, sizes = np.random.default_rng(tokens), (tokens, 16)
-    tables = [rng.permutation(200)[: 128 // size] for size in sizes]
-    cache = rng.integers(0, 2**16, (128, 3, 8), np.uint16)  # token, head, number in the head
+    tables = [rng.permutation(700)[: 2048 // size] for size in sizes]
+    cache = rng.integers(0, 2**16, (2048, 3, 8), np.uint16)  # token, head, number in the head
     pools = []
     for table, size, order in zip(tables, sizes, orders):
         pages = cache.reshape(-1, size, 3, 8)
         pages = pages.transpose(0, 2, 1, 3) if order == "H" else pages
-        pools.append(np.zeros((200, *pages.shape[1:]), np.uint16))
+        pools.append(np.zeros((700, *pages.shape[1:]), np.uint16))
         pools[-1][table] = pages
     sides = [
-        "u16[128,3,8]{2,1,0%s}" % (f":T({size},1,8)" if order == "H" else "") for size, order in zip(sizes, orders)
+        "u16[2048,3,8]{2,1,0%s}" % (f":T({size},1,8)" if order == "H" else "") for size, order in zip(sizes, orders)
     ]
     out = np.zeros(pools[1].nbytes, np.uint8)
     applied(gl.plan(*sides).runs(pages=tables), pools[0].reshape(-1).view(np.uint8), out)

@@ -81,3 +81,18 @@ def cut_runs(runs, longest, align=1):
             begin, into, count = begin + first, into + first, count - first
         found.append((begin, into, count))
     return np.array(found, np.int64).reshape(-1, 3)
+
+
+def expected_runs(plan):
+    """The runs of a plan of whole bytes, from a relayout of numbers: where each element of the target comes from."""
+    source, target = [
+        gl.Shape("u32", shape.dimensions, shape.layout.replace(padding_value=None))
+        for shape in (plan.source, plan.target)
+    ]
+    came_from = gl.relayout(np.arange(1, source.buffer_length + 1, dtype=np.uint32), source, target).astype(np.int64)
+    places = np.flatnonzero(came_from)
+    came_from = came_from[places] - 1
+    is_new = np.r_[True, (np.diff(came_from) != 1) | (np.diff(places) != 1)][: len(places)]
+    firsts = np.flatnonzero(is_new)
+    counts = np.diff(np.r_[firsts, len(places)])
+    return np.stack([came_from[firsts], places[firsts], counts], axis=1) * plan.source.itemsize

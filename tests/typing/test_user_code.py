@@ -203,6 +203,11 @@ def test_shapes_and_layouts() -> None:
     plan = assert_type(gl.plan(shape, "{1,0}"), gl.Plan)
     assert_type(plan.source, gl.Shape)
     assert_type(plan.bytes_read, int)
+    assert_type(plan.runs(longest="4K"), IndexArray)
+    assert_type(next(plan.runs(max_runs=10)), IndexArray)
+    assert_type(plan.run_list().count, int)
+    assert_type(plan.fills().runs, IndexArray)
+    assert_type(plan.fills().value, bytes)
     assert_type(gl.xla.is_bitcast(shape, "f32[2,3]"), bool)
 
 

@@ -107,7 +107,7 @@ def _copied(pieces: Pieces, source: Shape, target: Shape) -> list[Piece[Move]] |
     if not pieces:
         raise LayoutError(
             f"{of} for this box: its elements begin inside bytes, or tiles cut it into too many parts; take a box that "
-            "begins and ends between tiles and bytes, or move it with at="
+            "begins and ends between tiles and bytes, or pack it with at= and send those bytes"
         )
     for piece in pieces:
         move = piece.move

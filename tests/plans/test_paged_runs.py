@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+import gpulayout.moves.pieces
+from gpulayout.moves.lookup_move import LookupMove
 from tests.support.effort import examples
 from tests.support.run_cases import applied, check_order, cut_runs, filled, random_pair
 
@@ -53,7 +55,9 @@ def check(source, target, rng):
     wanted[places(target, tables[1])] = gl.relayout(buffer, source, target).view(np.uint8)
     written = applied(runs, pool, out)
     try:
-        filled(plan.fills(pages=tables), out, written)
+        fills = plan.fills(pages=tables)
+        check_order(fills.runs)
+        filled(fills, out, written)
         assert written.sum() == target.nbytes and out.tobytes() == wanted.tobytes()
     except gl.LayoutError as error:
         assert "cut padding elements" in str(error)
@@ -71,6 +75,32 @@ def test_runs_of_pages_are_those_of_the_pools(chunk):
     count = examples(2000 // CHUNKS)
     listed = [check(*random_pair(f"pages {chunk} {number}"), random.Random(number)) for number in range(count)]
     assert sum(listed) > count // 2
+
+
+def test_runs_of_look_ups(monkeypatch, plans_anew):
+    """Plans may have two loops at most here; else only arrays of many tiles are looked up.  Pages may cut elements."""
+    monkeypatch.setattr(gpulayout.moves.pieces, "LEAST_PIECES", 2)
+    monkeypatch.setattr(gpulayout.moves.pieces, "MOST_PIECES", 2)
+    looked_up = 0
+    for number in range(examples(400)):
+        source, target = random_pair(f"look-ups {number}")
+        is_looked_up = isinstance(gl.plan(source, target).move, LookupMove)
+        looked_up += check(source, target, random.Random(number)) and is_looked_up
+    assert looked_up > 10
+
+
+def test_long_lists_of_fills_in_pages():
+    """Rows of 17 bytes and a pad of 7, in pages of 15 rows, at random places of their pool."""
+    plan, table = gl.plan("u8[60000,17]", "{1,0:PD(60000,24)}"), np.random.default_rng(4).permutation(5000)[:4000]
+    begins = np.sort(table)[:, None] * 360 + np.arange(15) * 24
+    for pages in ((None, table), (None, table.astype(np.int16))):
+        assert plan.fills(pages=pages).runs.tolist() == [[begin + 17, 7] for begin in begins.ravel().tolist()]
+    assert np.array_equal(plan.runs(pages=(None, table))[:, 1], begins.ravel())
+    assert plan.fills(pages=(None, table), longest=4).runs[:3].tolist() == [
+        [begins[0, 0] + 17, 4],
+        [begins[0, 0] + 21, 3],
+        [begins[0, 1] + 17, 4],
+    ]
 
 
 @pytest.mark.parametrize("tokens", [4, 16, 64])
@@ -105,6 +135,7 @@ TABLE = "pages: the table of the {} u8\\[4,8\\]\\{{1,0\\}}"
         (([0, 1, 2], None), TABLE.format("source") + " has 3 entries, which do not divide 32 bytes"),
         ((None, np.zeros((0, 2), int)), TABLE.format("target") + " is empty: it needs an entry for each page of 32 b"),
         ((None, [[5, 2], [2, 5]]), TABLE.format("target") + " has page 2 twice, as entries 1 and 2: each page is writ"),
+        ((None, [5, 5, 2, 2]), " has page 5 twice, as entries 0 and 1: each page is written once"),
         (([0, -1], None), TABLE.format("source") + ": entry 1 is -1, which is negative: leave out pages that are not"),
         (
             (None, [2**59, 2**59 - 1]),

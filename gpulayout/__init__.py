@@ -50,7 +50,7 @@ Indices
 
 Arrays held by many ranks
     Sharding          which box of an array each rank holds, and in which layout
-    exchange          what goes from rank to rank between two shardings: an Exchange of Messages
+    exchange          what goes from rank to rank between two shardings: an Exchange, each of its parts a Message
 
 Where calls run
     use_backend       choose "auto", "numpy" or "cupy" for calls without an array

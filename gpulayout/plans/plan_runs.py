@@ -24,23 +24,14 @@ class PlanRuns(PlanValue):
 
     @overload
     def runs(
-        self,
-        *,
-        longest: ByteCount | None = None,
-        align: ByteCount | None = None,
-        least: ByteCount | None = None,
+        self, *, longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None,
         pages: Pages = None,
-    ) -> RunRows: ...
+    ) -> RunRows: ...  # fmt: skip
     @overload
     def runs(
-        self,
-        *,
-        longest: ByteCount | None = None,
-        align: ByteCount | None = None,
-        least: ByteCount | None = None,
-        max_runs: int,
-        pages: Pages = None,
-    ) -> Iterator[RunRows]: ...
+        self, *, longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None,
+        max_runs: int, pages: Pages = None,
+    ) -> Iterator[RunRows]: ...  # fmt: skip
     def runs(
         self,
         *,

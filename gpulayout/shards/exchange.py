@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -64,17 +64,17 @@ class Exchange:
     source: Sharding
     target: Sharding
     _sides: Sides
-    _options: dict[str, Any]
+    _options: Mapping[str, Any]
     _boxes: dict[Pair, tuple[Box, ...]]  # what the first rank of a pair has to bring to the second
 
-    def __init__(self, source: Sharding, target: Sharding, **options: Unpack[ArithmeticOptions]):
+    def __init__(self, source: Sharding, target: Sharding, keywords: Mapping[str, Any]):
         for role, side in (("source", source), ("target", target)):
             if not isinstance(side, Sharding):
                 raise TypeError(f"{role} is {value_text(side)}: write a gl.Sharding")
         before, after = (dense_shape(side.shape.element_type, side.shape.dimensions) for side in (source, target))
-        planned = plan(before, after, **options)
+        planned = plan(before, after, **keywords)
         sides, boxes = Sides(source, target, planned.change), boxes_to_send(source, target)
-        self.__dict__.update(source=source, target=target, _sides=sides, _options=options, _boxes=boxes)
+        self.__dict__.update(source=source, target=target, _sides=sides, _options=keywords, _boxes=boxes)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} of an exchange cannot be changed: make another one")
@@ -479,4 +479,4 @@ def exchange(source: Sharding, target: Sharding, **options: Unpack[ArithmeticOpt
     >>> gl.exchange(four, two)
     <Exchange of bf16[1024,512]{1,0} from 4 ranks to 2: 6 messages>
     """
-    return Exchange(source, target, **options)
+    return Exchange(source, target, options)

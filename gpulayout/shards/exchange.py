@@ -184,9 +184,8 @@ class Exchange:
     # ---- addresses -------------------------------------------------------------------------------------------------
 
     def runs(
-        self, source: int, target: int,
-        longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None,
-        *, pages: Pages = None,
+        self, source: int, target: int, *, longest: ByteCount | None = None, align: ByteCount | None = None,
+        least: ByteCount | None = None, pages: Pages = None,
     ) -> np.ndarray:  # fmt: skip
         """List what to copy from a rank's buffer to another's, for engines that write to the memory of other ranks.
 
@@ -229,7 +228,7 @@ class Exchange:
         pair = self._rank(source), self._rank(target)
         if pair not in self._boxes:
             return np.empty((0, 3), np.int64)
-        return self._message(pair).run_list(longest, align, least, pages=pages).array()
+        return self._message(pair).run_list(longest=longest, align=align, least=least, pages=pages).array()
 
     def fills(self, rank: int) -> Fills | None:
         """List the padding of a rank's target buffer, as `Plan.fills` does; None for a rank that holds nothing."""

@@ -251,8 +251,8 @@ class Message:
         return out
 
     def run_list(
-        self, longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None,
-        *, pages: Pages = None,
+        self, *, longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None,
+        pages: Pages = None,
     ) -> RunList:  # fmt: skip
         """Plan a list of the runs from the source's buffer to the target's.
 

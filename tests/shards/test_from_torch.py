@@ -190,10 +190,12 @@ def test_the_example_of_the_page(ranks):
 
 
 def test_tensors_that_are_refused(ranks):
-    for rank, (sizes, strides, partial, in_order, last_first) in enumerate(ranks.values(4, dtensors.refusals)):
+    for rank, found in enumerate(ranks.values(4, dtensors.refusals)):
+        sizes, strides, partial, in_order, last_first, with_layout = found
         said = "sizes (5, 4) on rank 3, where its placements (Shard(dim=0),) say (6, 4): give DTensor.from_local shape="
         assert said in sizes if rank == 3 else sizes.startswith("Sharding of f32[24,4]{1,0} over 4 ranks")
         assert f"strides (1, 6) on rank {rank}, where sizes (6, 4) in its order have (4, 1)" in strides
+        assert with_layout.count("f32[6,4]{0,1}") == 4
         assert "numbers that are still to be combined" in partial
         if in_order is not None:
             assert in_order.startswith("Sharding of f32[8,4]{1,0} over 4 ranks")

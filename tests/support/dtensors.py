@@ -37,12 +37,13 @@ def check(tensor, whole):
 def random_tensors(seed, count):
     """Tensors that PyTorch distributed over meshes of any ranks, and their shardings."""
     rng, found = random.Random(seed), []
-    meshes = [random_mesh(rng, sizes) for sizes in MESHES]
+    meshes = [*(random_mesh(rng, sizes) for sizes in MESHES), DeviceMesh("cpu", [1, 0])]
     for _ in range(count):
         dimensions = [rng.choice((0, 1, 2, 3, 5, 8)) for _ in range(rng.choice((1, 2, 3)))]
         whole = torch.arange(float(np.prod(dimensions))).reshape(dimensions)
         tensors = [distributed(rng, whole, rng.choice(meshes)) for _ in range(2)]
         before, after = (check(tensor, whole.numpy()) for tensor in tensors)
+        assert before.shape == after.shape == gl.Shape("f32", dimensions)
         moved = gl.exchange(before, after).run(local(tensors[0]))
         assert (moved is None) == (local(tensors[1]) is None)
         assert moved is None or torch.equal(moved, local(tensors[1]).reshape(-1))
@@ -93,16 +94,12 @@ def page_example(code):
 def refusals():
     """What is said of local tensors that are not those of the placements, and of an order of cuts of its own."""
     mesh, rows = DeviceMesh("cpu", [[0, 1], [2, 3]]), DeviceMesh("cpu", [0, 1, 2, 3])
-    short = torch.zeros(5 if dist.get_rank() == 3 else 6, 4)
-    return [
-        said(DTensor.from_local(short, rows, [Shard(0)], shape=(24, 4), stride=(4, 1), run_check=False)),
-        said(
-            DTensor.from_local(torch.zeros(4, 6).t(), rows, [Shard(0)], shape=(24, 4), stride=(4, 1), run_check=False)
-        ),
-        said(DTensor.from_local(torch.zeros(6, 4), mesh, [Partial(), Shard(0)])),
-        said(cut_in_order(torch.zeros(2, 4), mesh, (0, 1))),
-        said(cut_in_order(torch.zeros(2, 4), mesh, (1, 0))),
-    ]
+    whole = {"shape": (24, 4), "stride": (4, 1), "run_check": False}
+    short = DTensor.from_local(torch.zeros(5 if dist.get_rank() == 3 else 6, 4), rows, [Shard(0)], **whole)
+    turned = DTensor.from_local(torch.zeros(4, 6).t(), rows, [Shard(0)], **whole)
+    partial = DTensor.from_local(torch.zeros(6, 4), mesh, [Partial(), Shard(0)])
+    in_order, last_first = (cut_in_order(torch.zeros(2, 4), mesh, order) for order in ((0, 1), (1, 0)))
+    return [*map(said, (short, turned, partial, in_order, last_first)), said(turned, layouts="{0,1}")]
 
 
 def cut_in_order(local, mesh, order):
@@ -114,9 +111,9 @@ def cut_in_order(local, mesh, order):
     return DTensor(local, spec, requires_grad=False)
 
 
-def said(tensor):
-    """The sharding of a tensor as text, or the error."""
+def said(tensor, **layouts):
+    """The sharding of a tensor as text, or the error; None for no tensor."""
     try:
-        return str(gl.Sharding.from_dtensor(tensor))
+        return None if tensor is None else str(gl.Sharding.from_dtensor(tensor, **layouts))
     except gl.LayoutError as error:
         return str(error)

@@ -391,6 +391,8 @@ def check_none_overlap(
 
     roles   what messages call an input and an output, with {} for the number
     """
+    if not outputs:
+        return
     everything = [*inputs, *outputs]
     low, high = zip(*[_byte_range(backend, array) for backend, array, _ in everything])
     ranges: list[tuple[Sequence[int], Sequence[int], Sequence[int], str]]

@@ -170,6 +170,14 @@ def bytes_of(array):
     return array.view(sys.modules["torch"].uint8).numpy() if array.numel() else np.zeros(0, np.uint8)
 
 
+def test_ranks_without_buffers():
+    nothing = gl.Sharding("f32[2]", [None, None])
+    assert gl.exchange(nothing, nothing).move([None, None]) == [None, None]
+    assert gl.exchange(nothing, nothing).move([None, None], [None, None]) == [None, None]
+    empty = gl.exchange(nothing, gl.Sharding("f32[2]", [slice(0, 0), None])).move([None, None])
+    assert empty[0].dtype == np.float32 and empty[0].size == 0 and empty[1] is None
+
+
 @pytest.mark.parametrize(
     ("held", "first"),
     [

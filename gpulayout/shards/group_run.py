@@ -124,7 +124,7 @@ def _own(buffer: Any, side: Sharding, rank: int, role: str, processes: ProcessGr
         raise TypeError(f"{role} requires a gradient, which messages do not carry: pass {role}.detach()")
     array = flat(buffer, shard, role, writing=role == "out")
     if not isinstance(array, (np.ndarray, torch.Tensor)):
-        raise TypeError(f"{role} is a {type(buffer).__name__}: write a tensor, such as torch.as_tensor({role})")
+        raise TypeError(f"{role} is of type {type(buffer).__name__}: write a tensor, such as torch.from_dlpack({role})")
     kind = _kind(array)
     if processes.devices.get(kind) is None or (kind == "cuda" and processes.devices[kind] == "gloo"):
         carries = ", ".join(sorted(set(processes.devices.values())))

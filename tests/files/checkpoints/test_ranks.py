@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -18,6 +20,7 @@ from tests.support.effort import examples
 from tests.support.model_files import NEEDS_SAFETENSORS
 
 pytestmark = NEEDS_SAFETENSORS
+FUSED = [(0, 8), (100, 2), (200, 2)]  # the first number of q, k and v, and how many rows
 OLD, NEW = "old${rank}.safetensors", "new${rank}.safetensors"
 CUT = "shard=${rank}/${ranks}"
 RULES = {"q": f"along=0; {CUT}", "o": f"along=1; {CUT}", "n": "keep"}
@@ -315,3 +318,29 @@ def test_an_error_on_the_way_leaves_all_old_files_and_no_new_one(model, tmp_path
     with pytest.raises(KeyboardInterrupt):
         gl.relayout_file(tmp_path / OLD, tmp_path / NEW, ranks=(4, 3), tensors=RULES, overwrite=True, progress=stop)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_the_rules_of_the_page_leave_fused_tensors_alone():
+    page = (Path(__file__).parents[3] / "docs/checkpoints.md").read_text()
+    section = page[page.index("\n## A file for each rank") :].partition("\n## What")[0]
+    names = [rule.partition("=")[0] for rule in re.findall("--tensor '(.*?)'", section)]
+    for name in ("self_attn.q_proj", "mlp.up_proj", "mlp.down_proj", "self_attn.o_proj"):
+        assert sum(bool(re.fullmatch(each, f"model.layers.0.{name}.weight")) for each in names) == 1, name
+    for name in ("self_attn.qkv_proj", "mlp.gate_up_proj"):
+        assert not any(re.fullmatch(each, f"model.layers.0.{name}.weight") for each in names), name
+
+
+def test_new_ranks_share_heads_of_a_fused_tensor(tmp_path):
+    from safetensors.numpy import load_file
+
+    q, k, v = (np.arange(first, first + 2 * rows, dtype=np.float32).reshape(rows, 2) for first, rows in FUSED)
+    for rank in range(2):
+        parts = [np.split(part, 2)[rank] for part in (q, k, v)]
+        save(tmp_path / f"old{rank}.safetensors", {"a.qkv_proj": np.concatenate(parts)})
+    names = [str(tmp_path / f"{each}${{rank}}.safetensors") for each in ("old", "new")]
+    rule = "along=0; sizes=8,2,2; shard=${rank}/${ranks},${rank // 2}/2,${rank // 2}/2"
+    gl.relayout_file(*names, ranks=(2, 4), tensors={r".*\.qkv_proj": rule})
+    for rank in range(4):
+        found = load_file(tmp_path / f"new{rank}.safetensors")["a.qkv_proj"]
+        wanted = [np.split(q, 4)[rank], np.split(k, 2)[rank // 2], np.split(v, 2)[rank // 2]]
+        np.testing.assert_array_equal(found, np.concatenate(wanted))

@@ -58,13 +58,15 @@ def run_list(
     align: ByteCount | None = None,
     least: ByteCount | None = None,
     pages: Any = None,
+    page_bytes: Any = None,
 ) -> RunList:
     """The runs that pieces copy between two buffers of these shapes, also where the pieces are those of boxes in them.
 
     See `Plan.runs` for the keywords.  LayoutError for pieces that are not copies of whole bytes, for tables that are
     none of these buffers, and for `least`.
     """
-    cut, moves, tables = _cut(longest, align), _copied(pieces, source, target), page_tables(pages, source, target)
+    cut, moves = _cut(longest, align), _copied(pieces, source, target)
+    tables = page_tables(pages, source, target, page_bytes)
     if isinstance(moves, LookupMove):
         listed = RunList(FoundRuns(RunStream(LookedUpCopies(moves), *tables), cut))
     elif tables != (None, None):
@@ -84,11 +86,12 @@ def fill_list(
     align: ByteCount | None = None,
     least: ByteCount | None = None,
     pages: Any = None,
+    page_bytes: Any = None,
 ) -> Fills:
     """The bytes of a target that pieces fill with padding, if they write a whole buffer of it."""
     moves = _copied(pieces, source, target)
     value = _fill_value(pieces, target)
-    cut, (_, table) = _cut(longest, align, value), page_tables(pages, source, target)
+    cut, (_, table) = _cut(longest, align, value), page_tables(pages, source, target, page_bytes)
     if table is not None and table.size % len(value):
         raise LayoutError(f"pages of {table.size} bytes cut padding elements of {len(value)} bytes in {target}")
     written: Copies

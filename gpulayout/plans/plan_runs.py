@@ -12,7 +12,7 @@ from gpulayout.moves.pieces import Pieces
 from gpulayout.moves.run_list import RunList, RunRows
 from gpulayout.plans.plan_value import PlanValue
 
-Pages = Sequence[Any] | None  # (source_table, target_table)
+Pages = Sequence[Any] | None  # (source_table, target_table), and their (source_bytes, target_bytes)
 
 
 class PlanRuns(PlanValue):
@@ -25,12 +25,12 @@ class PlanRuns(PlanValue):
     @overload
     def runs(
         self, *, longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None,
-        pages: Pages = None,
+        pages: Pages = None, page_bytes: Pages = None,
     ) -> RunRows: ...  # fmt: skip
     @overload
     def runs(
         self, *, longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None,
-        max_runs: int, pages: Pages = None,
+        max_runs: int, pages: Pages = None, page_bytes: Pages = None,
     ) -> Iterator[RunRows]: ...  # fmt: skip
     def runs(
         self,
@@ -40,6 +40,7 @@ class PlanRuns(PlanValue):
         least: ByteCount | None = None,
         max_runs: int | None = None,
         pages: Pages = None,
+        page_bytes: Pages = None,
     ) -> RunRows | Iterator[RunRows]:
         """List what to copy: source byte, target byte and bytes of every run.
 
@@ -57,6 +58,9 @@ class PlanRuns(PlanValue):
             The page tables of the source and of the target, None for a side without one.  Page k of a side, of as many
             pages of equal size as its table has entries, lies at ``table[k]`` times that size; runs have these
             addresses.  So blocks of a KV cache are pages.
+        page_bytes : pair of int or str, optional
+            The bytes of a page of the source and of the target, None for a side without pages.  They are checked: a
+            table with an entry too many, or without those of all layers, is an error and no other size of pages.
 
         Returns
         -------
@@ -89,7 +93,7 @@ class PlanRuns(PlanValue):
         array([[112, 160,  16],
                [ 48, 176,  16]])
         """
-        listed = self.run_list(longest=longest, align=align, least=least, pages=pages)
+        listed = self.run_list(longest=longest, align=align, least=least, pages=pages, page_bytes=page_bytes)
         return listed.array() if max_runs is None else listed.parts(max_runs)
 
     def run_list(
@@ -99,12 +103,13 @@ class PlanRuns(PlanValue):
         align: ByteCount | None = None,
         least: ByteCount | None = None,
         pages: Pages = None,
+        page_bytes: Pages = None,
     ) -> RunList:
         """Plan a list of runs: how many there are, and the shortest, before any are listed.
 
         Parameters
         ----------
-        longest, align, least, pages
+        longest, align, least, pages, page_bytes
             See `runs`.
 
         Returns
@@ -124,7 +129,10 @@ class PlanRuns(PlanValue):
         <1521039000 runs, 6084156000 bytes, the shortest 4>
         """
         self._check_copies()
-        return run_list(self.pieces, self.source, self.target, longest=longest, align=align, least=least, pages=pages)
+        return run_list(
+            self.pieces, self.source, self.target,
+            longest=longest, align=align, least=least, pages=pages, page_bytes=page_bytes,
+        )  # fmt: skip
 
     def fills(
         self,
@@ -133,12 +141,13 @@ class PlanRuns(PlanValue):
         align: ByteCount | None = None,
         least: ByteCount | None = None,
         pages: Pages = None,
+        page_bytes: Pages = None,
     ) -> Fills:
         """List the padding of the target: target byte and bytes of every run, and what to write there.
 
         Parameters
         ----------
-        longest, align, least, pages
+        longest, align, least, pages, page_bytes
             See `runs`.  No cut falls inside a padding element.
 
         Returns
@@ -159,7 +168,10 @@ class PlanRuns(PlanValue):
                [28,  4]]), value=b'\\x00\\x00\\x00\\x00')
         """
         self._check_copies()
-        return fill_list(self.pieces, self.source, self.target, longest=longest, align=align, least=least, pages=pages)
+        return fill_list(
+            self.pieces, self.source, self.target,
+            longest=longest, align=align, least=least, pages=pages, page_bytes=page_bytes,
+        )  # fmt: skip
 
     def _check_copies(self) -> None:
         """LayoutError for arithmetic, also on an array without elements."""

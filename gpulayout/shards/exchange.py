@@ -23,6 +23,7 @@ from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import AnyArray, Backend
 from gpulayout.moves.listing import Fills
+from gpulayout.moves.page_tables import page_tables
 from gpulayout.moves.placement import Box, dense_shape
 from gpulayout.plans.plan import plan
 from gpulayout.plans.plan_runs import Pages
@@ -185,7 +186,7 @@ class Exchange:
 
     def runs(
         self, source: int, target: int, *, longest: ByteCount | None = None, align: ByteCount | None = None,
-        least: ByteCount | None = None, pages: Pages = None,
+        least: ByteCount | None = None, pages: Pages = None, page_bytes: Pages = None,
     ) -> np.ndarray:  # fmt: skip
         """List what to copy from a rank's buffer to another's, for engines that write to the memory of other ranks.
 
@@ -197,6 +198,8 @@ class Exchange:
             See `Plan.runs`.
         pages : pair of arrays of integers, optional
             Page tables of the source's buffer and of the target's, None for one without: see `Plan.runs`.
+        page_bytes : pair of int or str, optional
+            The bytes of their pages, which are checked: see `Plan.runs`.
 
         Returns
         -------
@@ -209,7 +212,7 @@ class Exchange:
         ------
         LayoutError
             For elements that change on the way, or shift within bytes, for runs shorter than `least`, and for tables
-            that are none of these buffers.
+            that are none of these buffers, or of a rank that holds nothing.
         IndexError
             For ranks that there are not.
 
@@ -227,8 +230,10 @@ class Exchange:
         """
         pair = self._rank(source), self._rank(target)
         if pair not in self._boxes:
+            page_tables(pages, self.shard(pair[0], self.source), self.shard(pair[1], self.target), page_bytes)
             return np.empty((0, 3), np.int64)
-        return self._message(pair).run_list(longest=longest, align=align, least=least, pages=pages).array()
+        message = self._message(pair)
+        return message.run_list(longest=longest, align=align, least=least, pages=pages, page_bytes=page_bytes).array()
 
     def fills(self, rank: int) -> Fills | None:
         """List the padding of a rank's target buffer, as `Plan.fills` does; None for a rank that holds nothing."""

@@ -252,13 +252,13 @@ class Message:
 
     def run_list(
         self, *, longest: ByteCount | None = None, align: ByteCount | None = None, least: ByteCount | None = None,
-        pages: Pages = None,
+        pages: Pages = None, page_bytes: Pages = None,
     ) -> RunList:  # fmt: skip
         """Plan a list of the runs from the source's buffer to the target's.
 
         Parameters
         ----------
-        longest, align, least, pages
+        longest, align, least, pages, page_bytes
             See `Exchange.runs`.
 
         Returns
@@ -275,7 +275,7 @@ class Message:
         moves = [_between(self._sides, self.source, self.target, box).pieces for box in self.boxes]
         pieces = tuple(itertools.chain.from_iterable(moves)) if all(moves) else ()
         shards = self._shard(self._sides.source, self.source), self._shard(self._sides.target, self.target)
-        return run_list(pieces, *shards, longest=longest, align=align, least=least, pages=pages)
+        return run_list(pieces, *shards, longest=longest, align=align, least=least, pages=pages, page_bytes=page_bytes)
 
     @staticmethod
     def _shard(side: Sharding, rank: int) -> Shape:

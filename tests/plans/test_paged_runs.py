@@ -1,6 +1,8 @@
 """`plan.runs(pages=)`: page tables as an MMU has them, against a model in NumPy that gathers and scatters pages."""
 
+import itertools
 import random
+import re
 
 import numpy as np
 import pytest
@@ -186,3 +188,33 @@ def test_pages_that_cut_padding_elements():
     assert len(plan.runs(pages=(None, [1, 0]))) == 1
     with pytest.raises(gl.LayoutError, match=r"^pages of 9 bytes cut padding elements of 2 bytes in s16\[3\]"):
         plan.fills(pages=(None, [1, 0]))
+
+
+def test_page_bytes_are_those_of_the_tables():
+    plan = gl.plan("u8[4,8]", "{1,0}")
+    for source, target in itertools.product((1, 2, 4, 8), repeat=2):
+        tables = np.arange(source), np.arange(target)
+        np.testing.assert_array_equal(
+            plan.runs(pages=tables, page_bytes=(32 // source, f"{32 // target}B")), plan.runs(pages=tables)
+        )
+        for wrong in ((source, 32 // target), (32 // source, target)):
+            if wrong != (32 // source, 32 // target):
+                with pytest.raises(gl.LayoutError, match=r"has \d entr(y|ies) for 32 bytes, which are no pages of"):
+                    plan.runs(pages=tables, page_bytes=wrong)
+    assert len(plan.fills(pages=(None, [3, 1]), page_bytes=(None, 16)).runs) == 0
+
+
+@pytest.mark.parametrize(
+    ("pages", "page_bytes", "words"),
+    [
+        (([7, 3], None), (8, None), "has 2 entries for 32 bytes, which are no pages of 8 bytes: it needs 4 entries"),
+        (([7, 3], None), (5, None), "which are no pages of 5 bytes: its layout has no such pages"),
+        (([7, 3], None), (0, None), "page_bytes 0 is less than 1 byte"),
+        (([7, 3], None), 16, "page_bytes 16 is not a pair: it must be (source_bytes, target_bytes), None for a side"),
+        (None, (16, 16), "page_bytes (16, 16) needs pages=: it says how large these are"),
+    ],
+)
+def test_page_bytes_that_are_none(pages, page_bytes, words):
+    for call in (gl.plan("u8[4,8]", "{1,0}").runs, gl.plan("u8[4,8]", "{1,0}").run_list):
+        with pytest.raises(gl.LayoutError, match=re.escape(words)):
+            call(pages=pages, page_bytes=page_bytes)

@@ -126,7 +126,8 @@ def test_runs_go_from_pool_to_pool(orders):
         for (source, (pool, table)), (target, (new, new_table)) in itertools.product(
             enumerate(senders), enumerate(receivers)
         ):
-            runs = move.runs(source, target, pages=(table, new_table))
+            sizes = pool.page_size * 2, new.page_size * 2
+            runs = move.runs(source, target, pages=(table, new_table), page_bytes=sizes)
             np.testing.assert_array_equal(runs, handover.expected_runs(source, target))
             before, after = (side.memory.reshape(-1).view(np.uint8) for side in (pool, new))
             for here, there, size in runs:
@@ -153,6 +154,24 @@ def test_runs_into_tensors_of_each_layer(order):
             after[there : there + size] = before[here : here + size]
         np.testing.assert_array_equal(tensor[slots], values[box[0], ..., box[-1]][0])
         assert (np.delete(tensor, slots, axis=0) == -1).all()
+
+
+def test_tables_of_other_pages_are_refused_where_nothing_goes_too():
+    boxes = cut_heads(4, 2, 0, 0)
+    layout = PAGE.in_pages("LBHNC", 4, 2, 8)
+    move = gl.exchange(
+        gl.Sharding("f16[2,16,4,8]", boxes, layout), gl.Sharding("f16[2,16,4,8]", [None, *boxes], layout)
+    )
+    table = np.arange(8)
+    assert len(move.runs(0, 1, pages=(table, table), page_bytes=(128, 128))) == 1
+    for target in (1, 2):  # nothing goes from rank 0 to rank 2
+        with pytest.raises(gl.LayoutError, match="has 4 entries for 1024 bytes, which are no pages of 128 bytes"):
+            move.runs(0, target, pages=(table[:4], table), page_bytes=(128, 128))
+    with pytest.raises(gl.LayoutError, match="a table of the target, where the rank holds nothing: write None"):
+        move.runs(0, 0, pages=(table, table))
+    with pytest.raises(gl.LayoutError, match="a table of the source, where the rank holds nothing: write None"):
+        move.runs(2, 1, pages=(table, table))
+    assert move.runs(0, 0, pages=(table, None)).shape == (0, 3)
 
 
 def test_ranks_that_hold_the_same_head_share_the_work():

@@ -135,6 +135,29 @@ def test_runs_go_from_pool_to_pool(orders):
         handover.check()
 
 
+@pytest.mark.parametrize("orders", [*itertools.product(ORDERS, ORDERS)], ids="-".join)
+def test_a_prefix_that_is_there_stays(orders):
+    """Chunks of a sequence, which begin and end inside pages, against pools of NumPy."""
+    rng = np.random.default_rng(7)
+    for first, last in ((12, 21), (0, 5), (5, 6), (8, 16)):
+        sizes, held = (2, last, 2, 3), (slice(None), slice(0, first))
+        values = rng.integers(0, 2**15, sizes).astype(np.int16)
+        sides = [new_pool(order, page, sizes, np.int16, rng) for order, page in zip(orders, (4, 8))]
+        layouts = [PAGE.in_pages(order, page, 2, 3) for order, page in zip(orders, (4, 8))]
+        (pool, table), (new, new_table) = sides
+        pool.write(values)
+        new.write(np.concatenate([values[held], np.full_like(values[:, first:], -1)], axis=1))
+        shape = f"s16[{','.join(map(str, sizes))}]"
+        move = gl.exchange(gl.Sharding(shape, [..., held], layouts), gl.Sharding(shape, [None, ...], layouts))
+        runs = move.runs(0, 1, pages=(table, new_table))
+        assert runs[:, 2].sum() == values[:, first:].nbytes
+        before, after = (side.memory.reshape(-1).view(np.uint8) for side in (pool, new))
+        for here, there, size in runs:
+            after[there : there + size] = before[here : here + size]
+        np.testing.assert_array_equal(new.read(), values)
+        assert new.untouched()
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_runs_into_tensors_of_each_layer(order):
     """Tensors of keys and of values, each a rank of the target, whose pages are tokens."""

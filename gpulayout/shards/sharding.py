@@ -42,6 +42,7 @@ class Sharding:
     boxes : sequence
         For each rank its box, as it would index the array: a slice, ``...``, or a tuple of them.  None for a rank that
         holds nothing.  Boxes may be equal (replicas), overlap, leave gaps or have no elements.
+        Those of another sharding's `boxes` are taken too.
     layouts : layout, str, or a sequence of them, optional
         Another layout for the shards, or one for each rank: whatever `plan` takes as a target, for an array of the
         sizes of the shard.  None in a sequence keeps the layout of `shape`.
@@ -82,6 +83,11 @@ class Sharding:
     (((0, 4), (0, 4)), ((4, 6), (0, 4)), None)
     >>> print(rows.shards[1])
     f32[2,4]{1,0}
+
+    The sharding of an engine whose ranks come after three others:
+
+    >>> gl.Sharding("f32[6,4]", [None, None, None, *rows.boxes])
+    <Sharding of f32[6,4]{1,0} over 6 ranks>
     """
 
     __slots__ = ("shape", "boxes", "shards")
@@ -347,9 +353,27 @@ def chunk(size: int, parts: int, part: int) -> tuple[int, int]:
 
 def _box(rank: int, box: Any, shape: Shape) -> Box:
     try:
-        return box_of(box, shape)
+        return _within(box, shape) if _is_box(box) else box_of(box, shape)
     except (LayoutError, IndexError, TypeError) as error:
         raise type(error)(f"boxes[{rank}]: {error}") from None
+
+
+def _is_box(box: Any) -> bool:
+    """Is it a box as `boxes` of a sharding has it, and no index?"""
+    return type(box) is tuple and bool(box) and all(type(pair) is tuple for pair in box)
+
+
+def _within(box: tuple[Any, ...], shape: Shape) -> Box:
+    """A box of another sharding, which may be one of another array."""
+    if len(box) != shape.rank:
+        raise LayoutError(f"box {value_text(box)} has {counted(len(box), 'axis')}, and {shape} has {shape.rank}")
+    for axis, (pair, size) in enumerate(zip(box, shape.dimensions)):
+        if len(pair) != 2 or any(type(end) is not int for end in pair) or not 0 <= pair[0] <= pair[1] <= size:
+            raise LayoutError(
+                f"box has {value_text(pair)} for axis {axis} of {shape}: write a slice, or (first, last) of an axis, "
+                f"0 <= first <= last <= {size}"
+            )
+    return box
 
 
 def _layout_of_each(layouts: Layouts, ranks: int) -> list[TargetLike | None]:

@@ -69,7 +69,19 @@ def test_shardings_are_values():
     assert str(one).splitlines()[2] == "  rank 1  [4:6, 0:4]  f32[2,4]{1,0}"
 
 
+def test_boxes_and_shards_of_a_sharding_make_another_one():
+    cut = gl.Sharding.by_mesh("f32[7,4]", {"dp": 2, "tp": 3}, ("tp", "dp"), "F")
+    assert gl.Sharding(cut.shape, cut.boxes, cut.shards) == cut
+    after = gl.Sharding(cut.shape, [None] * 4 + [*cut.boxes], [None] * 4 + [*cut.shards])
+    assert after.boxes == (None,) * 4 + cut.boxes and after.shards == (None,) * 4 + cut.shards
+    assert gl.Sharding("f32[]", gl.Sharding("f32[]", [...]).boxes).boxes == ((),)
+
+
 REFUSED = {
+    "a box of a larger array": (gl.LayoutError, ["f32[4]", [((0, 5),)]], r"boxes\[0\]: box has \(0, 5\) for axis 0"),
+    "a box of an array of more axes": (gl.LayoutError, ["f32[4]", [((0, 4), (0, 1))]], "has 2 axes, and f32.* has 1"),
+    "a box that ends before it begins": (gl.LayoutError, ["f32[4]", [((3, 2),)]], "first <= last <= 4"),
+    "a box with a third number": (gl.LayoutError, ["f32[4]", [((0, 4, 1),)]], "write a slice, or"),
     "a box of every second row": (LookupError, ["f32[4]", [slice(0, 4, 2)]], "step 2"),
     "a number": (gl.LayoutError, ["f32[4]", [slice(0, 2), 2]], r"boxes\[1\]: box has the number 2.*slice\(2, 3\)"),
     "too many slices": (IndexError, ["f32[4]", [(slice(0), slice(0))]], r"boxes\[0\]"),

@@ -288,29 +288,38 @@ def one_dies(when, check, group):
     if rank == 1:
         if when is None:
             os.kill(os.getpid(), signal.SIGKILL)
-        end_after(when)
+        after_packing(when, lambda: os.kill(os.getpid(), signal.SIGKILL))
     return with_out(made, rank, of_rank(made, rank), group, max_bytes=200 * made.ranks, check=check)
 
 
-def end_after(packed):
+def after_packing(pieces, function):
+    """Call a function of this process when it is to pack one more piece than these."""
     from gpulayout.shards.messages import Message
 
-    pack, left = Message.pack, [packed]
+    pack, left = Message.pack, [pieces]
 
     @functools.wraps(pack)
-    def pack_or_end(*arguments):
+    def pack_or_call(*arguments):
         left[0] -= 1
         if left[0] < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            function()
         return pack(*arguments)
 
-    Message.pack = pack_or_end
+    Message.pack = pack_or_call
 
 
 def one_stays_away(check, group):
     rank = dist().get_rank(group)
     made = transpose(dist().get_world_size(group))
     return None if rank == 1 else with_out(made, rank, of_rank(made, rank), group, check=check)
+
+
+def one_differs_unchecked(group):
+    """Rank 1 cuts its messages into other pieces, and nobody checks that."""
+    rank = dist().get_rank(group)
+    made = transpose(dist().get_world_size(group))
+    max_bytes = 320 if rank else 640
+    return with_out(made, rank, of_rank(made, rank), group, max_bytes=max_bytes, check=False)
 
 
 def one_is_interrupted(check):
@@ -329,6 +338,17 @@ def one_is_interrupted(check):
     threading.Thread(target=interrupt).start()
     try:
         made.run(of_rank(made, rank), check=check)
+    except KeyboardInterrupt:
+        return "interrupted"
+
+
+def one_is_interrupted_on_the_way(check):
+    """Rank 1 gets Ctrl-C when it has packed its first piece."""
+    rank, made = dist().get_rank(), transpose(dist().get_world_size())
+    if rank == 1:
+        after_packing(1, lambda: os.kill(os.getpid(), signal.SIGINT))
+    try:
+        return with_out(made, rank, of_rank(made, rank), max_bytes=200 * made.ranks, check=check)[0]
     except KeyboardInterrupt:
         return "interrupted"
 

@@ -158,6 +158,20 @@ def test_a_rank_that_stays_away_ends_the_wait_of_the_others(ranks, check):
     assert ("every rank of the group calls exchange.run" if check else "from rank 1") in error
 
 
+def test_other_pieces_are_not_taken_for_those_that_a_rank_waits_for(ranks):
+    """gloo would end the process for a message of another size."""
+    for outcome in ranks.run(2, programs.one_differs_unchecked, timeout=1):
+        assert outcome.killed is None and outcome.value[0].startswith("ConnectionError: no message"), outcome
+
+
 @pytest.mark.parametrize("check", [True, False])
 def test_control_c_ends_the_wait(ranks, check):
     assert ranks.values(2, programs.one_is_interrupted, check) == ["interrupted", None]
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_the_others_hear_of_control_c(ranks, check):
+    first, own, last = ranks.values(3, programs.one_is_interrupted_on_the_way, check)
+    assert own == "interrupted"
+    for error in (first, last):
+        assert error.startswith("ConnectionError: no message ") and "has ended or given up; out is incomplete" in error

@@ -78,7 +78,7 @@ def _is_open_as(status: os.stat_result, source: File) -> bool:
 def _check_folder(path: Path) -> None:
     folder = Path(os.path.realpath(path)).parent if path.is_symlink() else path.parent
     if not folder.is_dir():
-        raise FileError(f"{path}: there is no folder {folder}")
+        raise FileError(f"{path}: there is no folder {folder}: make it first")
 
 
 def _exists(path: Path) -> FileError:

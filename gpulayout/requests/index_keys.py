@@ -50,10 +50,12 @@ def _part(entry: Any, axis: int, size: int, shape: Shape) -> Part:
     return coordinate + size if coordinate < 0 else coordinate
 
 
-def box_of(key: Any, shape: Shape) -> tuple[tuple[int, int], ...]:
+def box_of(key: Any, shape: Shape, *, within: bool = False) -> tuple[tuple[int, int], ...]:
     """A key of slices as a box: for each dimension the first coordinate, and one past the last.
 
     LayoutError for numbers, which would drop a dimension, and for other steps than 1; TypeError for what is no slice.
+
+    within   also LayoutError for slices that are cut off at the end of the array, or end before they begin
     """
     box, bounds = [], shape.bounds
     entries = key if type(key) is tuple else (key,)
@@ -70,6 +72,9 @@ def box_of(key: Any, shape: Shape) -> tuple[tuple[int, int], ...]:
         except TypeError:
             where = _where(axis, shape)
             raise TypeError(f"box has {value_text(entry)} {where}: its ends are whole numbers or None") from None
+        ends = [end for end in (entry.start, entry.stop) if end is not None]
+        if within and (first > last or any(not -size <= end <= size for end in ends)):
+            raise LayoutError(f"box has {value_text(entry)} {_where(axis, shape)}: its size is {size}")
         box.append((first, last if last > first else first))
     return tuple(box)
 

@@ -463,8 +463,8 @@ def exchange(source: Sharding, target: Sharding, **options: Unpack[ArithmeticOpt
     Raises
     ------
     LayoutError
-        For shardings of arrays of other dimensions, or of other element types without `dtype`; and where an element of
-        the target is held by no rank of the source, with its index.
+        For shardings of arrays of other dimensions, or of other element types without arithmetic; and where an element
+        of the target is held by no rank of the source, with its index.
 
     See Also
     --------

@@ -353,7 +353,7 @@ def chunk(size: int, parts: int, part: int) -> tuple[int, int]:
 
 def _box(rank: int, box: Any, shape: Shape) -> Box:
     try:
-        return _within(box, shape) if _is_box(box) else box_of(box, shape)
+        return _within(box, shape) if _is_box(box) else box_of(box, shape, within=True)
     except (LayoutError, IndexError, TypeError) as error:
         raise type(error)(f"boxes[{rank}]: {error}") from None
 

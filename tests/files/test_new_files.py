@@ -402,7 +402,9 @@ def test_a_link_to_nothing_needs_overwrite(path, source):
     check_output(path, source, overwrite=True)
     path.unlink()
     path.symlink_to("missing/target.npy")
-    assert refusal(path, source, overwrite=True) == f"{path}: there is no folder {path.parent / 'missing'}"
+    assert (
+        refusal(path, source, overwrite=True) == f"{path}: there is no folder {path.parent / 'missing'}: make it first"
+    )
 
 
 def test_links_in_a_loop_are_an_error_that_names_the_output(path, source):
@@ -430,7 +432,10 @@ def test_an_output_that_cannot_be_a_file_is_refused(overwrite, path, source, tmp
     said = f"{tmp_path}: this is a folder: write the name of a file in it, such as {tmp_path / source.name}"
     assert refusal(tmp_path, source, overwrite=overwrite) == said
     for missing in (tmp_path / "missing" / "x.npy", source / "x.npy"):
-        assert refusal(missing, source, overwrite=overwrite) == f"{missing}: there is no folder {missing.parent}"
+        assert (
+            refusal(missing, source, overwrite=overwrite)
+            == f"{missing}: there is no folder {missing.parent}: make it first"
+        )
 
 
 # ---- errors of the system ------------------------------------------------------------------------------------

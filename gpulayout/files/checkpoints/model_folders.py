@@ -145,7 +145,7 @@ def write_other(file: OtherFile, stream: BinaryIO) -> None:
 def new_folder(folder: Path) -> Iterator[None]:
     """A folder that is there inside the `with`; afterwards only if it was there before, or if something is in it."""
     if not folder.parent.is_dir():
-        raise FileError(f"{folder}: there is no folder {folder.parent}")
+        raise FileError(f"{folder}: there is no folder {folder.parent}: make it first")
     if folder.exists() and not folder.is_dir():
         raise FileError(f"{folder}: this is a file, and the result is a folder")
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple, cast
 
-from gpulayout.layout.checks import INT64_MAX, ByteCount, byte_count, counted
+from gpulayout.layout.checks import INT64_MAX, ByteCount, byte_count, counted, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.arithmetic import ConvertMove
@@ -152,7 +152,7 @@ def _cut(longest: ByteCount | None, align: ByteCount | None, value: bytes = b"")
     """How runs are cut; those of padding between elements of this value."""
     if longest is None:
         if align is not None:
-            raise LayoutError(f"align {align} needs longest=: it says where runs are cut that are longer")
+            raise LayoutError(f"align {value_text(align)} needs longest=: it says where runs are cut that are longer")
         return UNCUT
     most = byte_count("longest", longest)
     unit = 1 if align is None else byte_count("align", align)

@@ -102,7 +102,7 @@ def _integers(given: Any, field: str) -> Numbers:
 def _listed(entries: Numbers, field: str) -> Numbers:
     """The entries of a list as integers."""
     numbers: list[int] = []
-    for entry in entries.flat:
+    for entry in entries.reshape(-1):  # `flat` has a limit of 32 dimensions
         number = as_integer(entry)
         if number is None:
             shown = f"{value_text(entry)}, {type_text(entry)}"

@@ -17,7 +17,7 @@ import numpy as np
 from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.arrays.arrays import check_none_overlap, open_array
 from gpulayout.choices.explain import Explanation
-from gpulayout.layout.checks import ByteCount, counted, value_text
+from gpulayout.layout.checks import ByteCount, as_integer, byte_count, counted, number_text, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.shape import Shape
@@ -137,11 +137,12 @@ class Exchange:
         return self._message(pair) if pair in self._boxes else None
 
     def _rank(self, rank: int) -> int:
-        if isinstance(rank, bool) or not hasattr(rank, "__index__"):
+        number = as_integer(rank)
+        if number is None:
             raise TypeError(f"rank is {value_text(rank)}: it is a whole number")
-        if not 0 <= rank < self.ranks:
-            raise IndexError(f"rank is {rank}, but this exchange has the ranks 0 to {self.ranks - 1}")
-        return int(rank)
+        if not 0 <= number < self.ranks:
+            raise IndexError(f"rank is {number_text(number)}, but this exchange has the ranks 0 to {self.ranks - 1}")
+        return number
 
     def shard(self, rank: int, side: Sharding) -> Shape | None:
         """The shape of a rank's buffer in one of the two shardings; None for none."""
@@ -312,14 +313,14 @@ class Exchange:
 
     # ---- in a process for each rank ----------------------------------------------------------------------------------
 
-    def rounds(self, rank: int, max_bytes: int | None) -> list[Round]:
+    def rounds(self, rank: int, max_bytes: ByteCount | None) -> list[Round]:
         """What a rank sends and receives at a time, so that little memory holds what is packed or arrives packed.
 
         Parameters
         ----------
         rank : int
             The rank.
-        max_bytes : int or None
+        max_bytes : int, str or None
             The most bytes for two rounds: one that is under way, and the next.  None for all messages in one round.
 
         Returns
@@ -343,12 +344,13 @@ class Exchange:
         0 (<Message from rank 0 to rank 1, 2048 bytes>,) (((32, 48), (0, 32)),)
         1 (<Message from rank 0 to rank 1, 2048 bytes>,) (((48, 64), (0, 32)),)
         """
+        asked = self._rank(rank), None if max_bytes is None else byte_count("max_bytes", max_bytes)
         kept = self.__dict__.get("_rounds")
-        if kept is None or kept[0] != (rank, max_bytes):
+        if kept is None or kept[0] != asked:
             counts = [len(sent) + len(received) for sent, received in zip(*self._by_rank)]
-            most = most_of_a_piece(counts, max_bytes)
-            made = rounds_of(self._rank(rank), self.sends(rank), self.receives(rank), most)
-            kept = self.__dict__["_rounds"] = (rank, max_bytes), made
+            most = most_of_a_piece(counts, asked[1])
+            made = rounds_of(asked[0], self.sends(rank), self.receives(rank), most)
+            kept = self.__dict__["_rounds"] = asked, made
         rounds: list[Round] = kept[1]
         return rounds
 

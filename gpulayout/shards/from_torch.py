@@ -27,6 +27,7 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
 Box = tuple[slice, ...]
+MOST_RANKS = 1 << 24  # each takes memory
 _Runs = list[tuple[int, int]]  # coordinates of one dimension as intervals, in the order in which a rank holds them
 
 
@@ -101,11 +102,28 @@ def _ranks(mesh: Any) -> np.ndarray[Any, Any]:
     if not hasattr(mesh, "mesh"):
         hint = ": gl.Sharding.by_mesh takes a dict of sizes" if isinstance(mesh, dict) else ""
         raise LayoutTypeError(f"mesh is {checks.type_text(mesh)}, not a torch.distributed.device_mesh.DeviceMesh{hint}")
-    ranks = np.array(mesh.mesh.tolist() if hasattr(mesh.mesh, "tolist") else mesh.mesh, np.int64)
+    ranks = _whole_numbers(mesh.mesh)
     found, times = np.unique(ranks, return_counts=True)
     if (times > 1).any():
         raise LayoutError(f"mesh has rank {found[times > 1][0]} twice: a rank holds one part of a tensor")
     return ranks
+
+
+def _whole_numbers(given: Any) -> np.ndarray[Any, Any]:
+    """The numbers of a mesh, each that of a rank."""
+    try:
+        numbers = np.array(given.tolist() if hasattr(given, "tolist") else given)
+        if not numbers.size:
+            numbers = numbers.astype(np.int64)  # NumPy takes an empty list for floats
+    except Exception as why:  # rows of different lengths, what is no array, ...
+        text = checks.value_text(str(why))
+        raise LayoutTypeError(f"mesh {checks.value_text(given)} is no array of ranks: NumPy says {text}") from None
+    if numbers.dtype.kind not in "iu":
+        raise LayoutTypeError(f"mesh {checks.value_text(given)} is no array of ranks: it must be integers")
+    wrong = numbers[(numbers < 0) | (numbers >= MOST_RANKS)]
+    if wrong.size:
+        raise LayoutError(f"mesh has rank {wrong[0]}: ranks are numbers from 0 to {MOST_RANKS - 1}")
+    return numbers.astype(np.int64)
 
 
 def _world_size() -> int:
@@ -147,7 +165,12 @@ def _placement(placement: Any, placements: Sequence[Any], shape: Shape) -> tuple
             f"{where} has {checks.value_text(placement)}, {checks.type_text(placement)}: it is none of {kinds}"
         )
     dim = checks.dimension_number(placement.dim, shape.rank, f" in {where}")
-    return dim, int(placement.split_factor) if names[0] == "_StridedShard" else 1
+    if names[0] == "Shard":
+        return dim, 1
+    split = checks.whole_number("split_factor", placement.split_factor, f" in {where}")
+    if split < 1:
+        raise LayoutError(f"split_factor {checks.number_text(split)} is less than 1 in {where}")
+    return dim, split
 
 
 def _texts(placements: Iterable[Any]) -> str:
@@ -165,7 +188,8 @@ def _box(
     for cut, count, number in zip(cuts, mesh, place):
         if cut is not None:
             dim, split = cut
-            held[dim] = [run for part in range(split) for run in _chunk(_chunk(held[dim], split, part), count, number)]
+            parts = min(split, shape.dimensions[dim])  # those after them are empty
+            held[dim] = [run for part in range(parts) for run in _chunk(_chunk(held[dim], split, part), count, number)]
     box = []
     for dim, (runs, size) in enumerate(zip(held, shape.dimensions)):
         runs = _joined(runs) or [(size, size)]  # an empty shard begins at the end, as PyTorch says too

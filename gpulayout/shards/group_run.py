@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from gpulayout.arrays import arrays
-from gpulayout.layout.checks import byte_count, counted, value_text
+from gpulayout.layout.checks import byte_count, counted, type_text, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.shards.agreement import answer, check_answers
@@ -105,8 +105,7 @@ def _prepared(exchange: Any, processes: ProcessGroup, buffer: Any, out: Any, max
         target = new_buffer(shard, like)
     elif source is not None and target is not None:
         _check_pair(source, target)
-    limit = None if max_bytes is None else byte_count("max_bytes", max_bytes)
-    rounds = exchange.rounds(rank, limit)
+    rounds = exchange.rounds(rank, max_bytes)
     staging = [_staging(rounds[parity::2], source, target) for parity in range(2)]
     return RankPart(source, target, target if is_new else out, is_new, rounds, staging)
 
@@ -124,7 +123,7 @@ def _own(buffer: Any, side: Sharding, rank: int, role: str, processes: ProcessGr
         raise TypeError(f"{role} requires a gradient, which messages do not carry: pass {role}.detach()")
     array = flat(buffer, shard, role, writing=role == "out")
     if not isinstance(array, (np.ndarray, torch.Tensor)):
-        raise TypeError(f"{role} is of type {type(buffer).__name__}: write a tensor, such as torch.from_dlpack({role})")
+        raise TypeError(f"{role} is {type_text(buffer)}: write a tensor, such as torch.from_dlpack({role})")
     kind = _kind(array)
     if processes.devices.get(kind) is None or (kind == "cuda" and processes.devices[kind] == "gloo"):
         carries = ", ".join(sorted(set(processes.devices.values())))

@@ -208,15 +208,16 @@ class Message:
         if out is None and self.sends_directly:
             return self.send_view(buffer)
         source = flat(buffer, self._shard(self._sides.source, self.source), "buffer")
-        if out is None:
-            out = _empty_bytes(source, self.nbytes)
+        memory = (
+            _empty_bytes(source, self.nbytes) if out is None else flat(out, _bytes(self.nbytes), "out", writing=True)
+        )
         for part, way, _ in self._planned:
-            data = out[part.begin : part.begin + part.wire.nbytes]
+            data = memory[part.begin : part.begin + part.wire.nbytes]
             if way.run is not None:
                 data[:] = bytes_of(source)[way.run.first : way.run.last]
             elif way.move is not None:
                 run_request(way.move, source, typed(data, part.wire))
-        return out
+        return memory if out is None else out
 
     def unpack(self, packed: Any, out: Any) -> Any:
         """Bring bytes that arrived to their places, and write nothing else of the target's buffer.
@@ -232,10 +233,16 @@ class Message:
         -------
         array
             `out`.
+
+        Raises
+        ------
+        TypeError, BufferError
+            For bytes that are not `nbytes` of uint8, and for a buffer that is none of the target's shard.
         """
+        arrived = flat(packed, _bytes(self.nbytes), "packed")
         target = flat(out, self._shard(self._sides.target, self.target), "out", writing=True)
         for part, _, way in self._planned:
-            data = packed[part.begin : part.begin + part.wire.nbytes]
+            data = arrived[part.begin : part.begin + part.wire.nbytes]
             if way.run is not None:
                 bytes_of(target)[way.run.first : way.run.last] = data
             elif way.move is not None:
@@ -291,7 +298,11 @@ class Message:
 
 
 def _empty_bytes(like: Any, nbytes: int) -> Any:
-    return new_buffer(Shape("u8", (nbytes,)), like)
+    return new_buffer(_bytes(nbytes), like)
+
+
+def _bytes(count: int) -> Shape:
+    return Shape("u8", (count,))
 
 
 def inner(box: Box, whole: Box) -> Box:

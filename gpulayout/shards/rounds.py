@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpulayout.layout.checks import counted
+from gpulayout.layout.checks import counted, number_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.placement import Box
 from gpulayout.shards.messages import Message, volume
@@ -37,8 +37,8 @@ def most_of_a_piece(counts: Sequence[int], max_bytes: int | None) -> list[int | 
     least = 2 * ALIGNMENT * counts[busiest]
     if max_bytes < least:
         raise LayoutError(
-            f"max_bytes is {max_bytes}, but rank {busiest} sends and receives {counted(counts[busiest], 'message')}: "
-            f"write at least {least}"
+            f"max_bytes is {number_text(max_bytes)}, but rank {busiest} sends and receives "
+            f"{counted(counts[busiest], 'message')}: write at least {least}"
         )
     return [max_bytes // 2 // count // ALIGNMENT * ALIGNMENT if count else None for count in counts]
 

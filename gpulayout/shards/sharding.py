@@ -8,14 +8,13 @@ Several ranks may hold the same elements, and a rank may hold none.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
-import numpy as np
-
 from gpulayout.arrays.array_types import ShapeLike, TargetLike
-from gpulayout.layout.checks import counted, value_text
+from gpulayout.layout.checks import counted, number_text, product, shown, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
@@ -26,7 +25,7 @@ from gpulayout.moves.placement import Box
 from gpulayout.requests.index_keys import box_of
 from gpulayout.requests.shape_arguments import as_target
 from gpulayout.shards.from_jax import boxes_of_jax_sharding
-from gpulayout.shards.from_torch import boxes_of_device_mesh, check_local, shape_of_dtensor
+from gpulayout.shards.from_torch import MOST_RANKS, boxes_of_device_mesh, check_local, shape_of_dtensor
 
 Layouts = TargetLike | Sequence[TargetLike | None] | None
 Spec = Iterable[str | Sequence[str] | None]
@@ -155,7 +154,7 @@ class Sharding:
         sizes = _mesh_sizes(mesh)
         cuts = _mesh_cuts(whole, sizes, spec)
         boxes = []
-        for place in np.ndindex(*sizes.values()):
+        for place in itertools.product(*map(range, sizes.values())):
             at = dict(zip(sizes, place))
             box = []
             for size, names in zip(whole.dimensions, cuts):
@@ -411,7 +410,9 @@ def _mesh_sizes(mesh: Mapping[str, int]) -> dict[str, int]:
         if not isinstance(name, str) or isinstance(size, bool) or not isinstance(size, int):
             raise TypeError(f"mesh has {value_text(name)}: {value_text(size)}; an axis is a name and a whole number")
         if size < 1:
-            raise LayoutError(f"mesh has {value_text(name)}: {size}; an axis has at least one rank")
+            raise LayoutError(f"mesh has {value_text(name)}: {number_text(size)}; an axis has at least one rank")
+    if product(mesh.values()) > MOST_RANKS:
+        raise LayoutError(f"mesh {value_text(dict(mesh))} has more than {MOST_RANKS} ranks")
     return dict(mesh)
 
 
@@ -421,7 +422,12 @@ def _mesh_cuts(whole: Shape, sizes: Mapping[str, int], spec: Spec) -> list[tuple
         raise TypeError(f"spec is {value_text(spec)}: write an entry for each dimension, such as ('tp', None)")
     if getattr(spec, "unreduced", None):
         raise LayoutError(f"spec is {value_text(spec)}, whose numbers are still to be summed along unreduced axes")
-    spec = tuple(spec)
+    try:
+        spec = tuple(spec)
+    except TypeError:  # an array without dimensions
+        raise TypeError(
+            f"spec is {value_text(spec)}: write an entry for each dimension, such as ('tp', None)"
+        ) from None
     if len(spec) > whole.rank:
         raise LayoutError(f"spec has {counted(len(spec), 'entry')} for {whole}, whose rank is {whole.rank}")
     cuts: list[tuple[str, ...]] = []
@@ -433,7 +439,7 @@ def _mesh_cuts(whole: Shape, sizes: Mapping[str, int], spec: Spec) -> list[tuple
         names = tuple(names)
         for name in names:
             if name not in sizes:
-                raise LayoutError(f"spec[{dim}] has {value_text(name)}, but the mesh has the axes {', '.join(sizes)}")
+                raise LayoutError(f"spec[{dim}] has {value_text(name)}, but the mesh has the axes {shown([*sizes])}")
             if name in seen:
                 raise LayoutError(f"spec has {value_text(name)} for dimensions {seen[name]} and {dim}: cut one of them")
             seen[name] = dim

@@ -225,6 +225,7 @@ def test_pages_are_listed_in_bounded_memory_too():
         ({"longest": 1.5}, "longest 1.5 is not an integer: it is a float"),
         ({"longest": "4 kilo"}, "longest '4 kilo' is not a number of bytes such as 128M or 1.5G"),
         ({"align": 4}, "align 4 needs longest=: it says where runs are cut that are longer"),
+        ({"align": "4\n"}, r"align '4\\n' needs longest=: it says where runs are cut that are longer"),
         ({"longest": 3, "align": 4}, "longest 3 is less than align 4: a run between two cuts has at least 4 bytes"),
         ({"longest": 3, "align": -1}, "align -1 is less than 1 byte"),
         ({"least": True}, "least True is not an integer: it is a bool"),

@@ -126,6 +126,8 @@ def test_blocks_of_a_cache_become_larger_blocks_of_another_order(tokens, orders)
     assert out.tobytes() == pools[1].tobytes()
 
 
+HOLDS_ITSELF: list = []
+HOLDS_ITSELF.append(HOLDS_ITSELF)
 TABLE = "pages: the table of the {} u8\\[4,8\\]\\{{1,0\\}}"
 
 
@@ -151,6 +153,7 @@ TABLE = "pages: the table of the {} u8\\[4,8\\]\\{{1,0\\}}"
         (([1.0, 2.0], None), TABLE.format("source") + ": entry 0 is 1.0, a float: it must be an integer"),
         (([0, True], None), ": entry 1 is True, a bool: it must be an integer"),
         (([[0], [1, 2]], None), "entry 0 is \\[0\\], a list: it must be an integer"),
+        ((HOLDS_ITSELF, None), ": entry 0 is .*, a list: it must be an integer"),
         ((np.zeros(2), None), "is of dtype float64: it must be integers, one for each page"),
         ((np.zeros(2, bool), None), "is of dtype bool: it must be integers, one for each page"),
         ((np.array([1, 2], object), None), "is of dtype object: it must be integers, one for each page"),

@@ -226,9 +226,49 @@ def test_wrong_buffers_are_refused_before_a_byte_is_written():
     with pytest.raises(BufferError, match=r"outs\[0\] is read-only"):
         exchange.move(good, [out, None])
     assert (out == -1).all()
-    for rank, kind in ((3, IndexError), (-1, IndexError), (True, TypeError), ("0", TypeError)):
+
+
+RANKS = [(3, IndexError), (-1, IndexError), (10**400, IndexError)]
+RANKS += [(rank, TypeError) for rank in (True, "0", 0.0, int, np.array(0.5), np.array([0]), np.array([0, 1]))]
+
+
+@pytest.mark.parametrize("rank, kind", RANKS, ids=repr)
+def test_what_is_no_rank_is_refused(rank, kind):
+    exchange = gl.exchange(gl.Sharding("f32[4]", [slice(0, 2), slice(2, 4), None]), gl.Sharding("f32[4]", [..., None]))
+    exchange.rounds(0, None)
+    for call in (exchange.sends, exchange.fills, lambda rank: exchange.rounds(rank, None)):
         with pytest.raises(kind, match="rank is"):
-            exchange.sends(rank)
+            call(rank)
+
+
+def test_max_bytes_of_rounds_is_a_number_of_bytes():
+    exchange = gl.exchange(ROWS, COLUMNS)
+    assert len(exchange.rounds(0, "1K")) == len(exchange.rounds(0, 1024))
+    for given, words in (("much", "max_bytes 'much' is not a number"), (np.zeros(2), "is not an integer"), (-1, "-1")):
+        with pytest.raises(gl.LayoutError, match=words):
+            exchange.rounds(0, given)
+
+
+@pytest.mark.parametrize("lands_directly", [True, False])
+def test_bytes_that_are_no_message_are_refused_before_a_byte_is_written(lands_directly):
+    target = gl.Sharding("f32[12,10]", [None, slice(0, 3)], None if lands_directly else "{1,0:PD(3,16)}")
+    (message,) = gl.exchange(ROWS, target).messages
+    assert message.lands_directly == lands_directly
+    buffer, out = split(ARRAY, ROWS)[0], np.full(target.shards[1].buffer_length, -1, np.float32)
+    for wrong, kind in (
+        (np.zeros(1, np.uint8), BufferError),  # NumPy would write it everywhere
+        (np.zeros(message.nbytes - 1, np.uint8), BufferError),
+        (np.zeros(message.nbytes + 1, np.uint8), BufferError),
+        (np.zeros(message.nbytes, np.float32), TypeError),
+        ([0] * message.nbytes, TypeError),
+        (7, TypeError),
+    ):
+        with pytest.raises(kind, match="packed"):
+            message.unpack(wrong, out)
+        before = np.array(wrong)
+        with pytest.raises(kind, match="out"):
+            message.pack(buffer, wrong)
+        assert (out == -1).all() and np.array_equal(before, wrong)
 
 
 def test_outputs_that_share_memory_are_refused_before_a_byte_is_written():

@@ -141,6 +141,9 @@ class Ragged(Shard):
         ([0, 1], [Shard(2)], "dimension 2 is out of range in placements"),
         ([0, 1], [Shard(0), Shard(1)], r"has 2 entries: the mesh \(2,\) has 1 dimension, write one for each"),
         ([[0, 1], [1, 2]], [Shard(0), Shard(1)], "mesh has rank 1 twice"),
+        ([0, -1], [Shard(0)], "mesh has rank -1: ranks are numbers from 0 to"),
+        ([0, 2**62], [Shard(0)], f"mesh has rank {2**62}: ranks are numbers from 0 to"),
+        ([0, 1], [Strided(0, split_factor=0)], "split_factor 0 is less than 1 in placements"),
         (
             [0, 1],
             [Strided(0, split_factor=3)],
@@ -151,6 +154,28 @@ class Ragged(Shard):
 def test_what_is_refused(mesh, placements, message):
     with pytest.raises(gl.LayoutError, match=message):
         boxes_of_device_mesh(mesh_of(mesh), placements, gl.Shape("f32", (6, 4)))
+
+
+@pytest.mark.parametrize(
+    "numbers, words",
+    [
+        ([0.5, 1], r"mesh \[0.5, 1\] is no array of ranks: it must be integers"),
+        ([False, True], "is no array of ranks: it must be integers"),
+        (None, "mesh None is no array of ranks: it must be integers"),
+        ([[0], [1, 2]], r"mesh \[\[0\], \[1, 2\]\] is no array of ranks: NumPy says"),
+    ],
+)
+def test_numbers_that_are_no_ranks(numbers, words):
+    with pytest.raises(gl.LayoutError, match=words):
+        boxes_of_device_mesh(types.SimpleNamespace(mesh=numbers), [Shard(0)], gl.Shape("f32", (6, 4)))
+
+
+def test_a_split_factor_far_past_the_size():
+    split = [Strided(0, split_factor=2**62), Shard(0)]
+    assert boxes_of_device_mesh(mesh_of([[0], [1]]), split[:1] + [Replicate()], gl.Shape("f32", (1,))) == (
+        (slice(0, 1),),
+        (slice(1, 1),),
+    )
 
 
 def test_a_mesh_of_another_kind():

@@ -108,13 +108,15 @@ def test_what_is_no_sharding_is_refused_with_what_to_write(name):
 
 
 REFUSED_MESHES = {
-    "an axis that the mesh lacks": (gl.LayoutError, [{"x": 2}, ("y",)], r"spec\[0\] has 'y'.*axes x"),
+    "an axis that the mesh lacks": (gl.LayoutError, [{"x": 2}, ("y",)], r"spec\[0\] has 'y'.*axes \('x',\)"),
     "an axis twice": (gl.LayoutError, [{"x": 2}, ("x", "x")], "dimensions 0 and 1"),
     "more entries than dimensions": (gl.LayoutError, [{"x": 2}, (None, None, "x")], "3 entries"),
     "two axes over a size they do not divide": (gl.LayoutError, [{"x": 2, "y": 2}, (("x", "y"),)], "cut it in differ"),
     "a name alone": (TypeError, [{"x": 2}, "x"], "spec is 'x'"),
     "an axis without ranks": (gl.LayoutError, [{"x": 0}, ("x",)], "at least one rank"),
     "a size that is no number": (TypeError, [{"x": True}, ("x",)], "a name and a whole number"),
+    "an entry that is an array without dimensions": (TypeError, [{"x": 2}, np.array(1)], "an entry for each dimension"),
+    "more ranks than there can be": (gl.LayoutError, [{"x": 2**40, "y": 10**30}, ("x",)], "more than 16777216 ranks"),
     "no mapping": (TypeError, [[2, 4], ("x",)], "names and sizes"),
 }
 
@@ -124,6 +126,11 @@ def test_what_is_no_mesh_is_refused_with_what_to_write(name):
     kind, arguments, words = REFUSED_MESHES[name]
     with pytest.raises(kind, match=words):
         gl.Sharding.by_mesh("f32[6,4]", *arguments)
+
+
+def test_a_mesh_may_have_many_axes():
+    mesh = {f"axis {number}": 1 for number in range(100)}
+    assert gl.Sharding.by_mesh("f32[6,4]", mesh, ("axis 99",)).boxes == (((0, 6), (0, 4)),)
 
 
 def test_sizes_may_be_beyond_all_memory():

@@ -88,6 +88,9 @@ def _prepared_or_problem(
         return _prepared(exchange, processes, buffer, out, max_bytes), None
     except Exception as error:  # whatever it is, the other ranks must not wait for this one
         return None, error
+    except BaseException:  # Ctrl-C: this rank says nothing more
+        processes.give_up()
+        raise
 
 
 def _prepared(exchange: Any, processes: ProcessGroup, buffer: Any, out: Any, max_bytes: Any) -> RankPart:

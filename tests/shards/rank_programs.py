@@ -353,6 +353,29 @@ def one_is_interrupted_on_the_way(check):
         return "interrupted"
 
 
+class Interrupting:
+    """A buffer at which Ctrl-C arrives when it is looked at."""
+
+    @property
+    def __array_interface__(self):
+        raise KeyboardInterrupt
+
+
+def one_is_interrupted_before_it_agrees(heard):
+    """Rank 1 gets Ctrl-C and goes on with something else until rank 0 has heard of it."""
+    rank = dist().get_rank()
+    made = transpose(dist().get_world_size())
+    if rank == 0:
+        found = with_out(made, rank, of_rank(made, rank))
+        heard.touch()
+        return found
+    try:
+        made.run(Interrupting())
+    except KeyboardInterrupt:
+        wait_until(heard.exists)
+        return "interrupted"
+
+
 def peak_memory(max_bytes):
     """Bytes that a run allocates at most, beside its buffers; and whether its result is right."""
     ranks, rank = dist().get_world_size(), dist().get_rank()

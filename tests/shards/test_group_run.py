@@ -175,3 +175,10 @@ def test_the_others_hear_of_control_c(ranks, check):
     assert own == "interrupted"
     for error in (first, last):
         assert error.startswith("ConnectionError: no message ") and "has ended or given up; out is incomplete" in error
+
+
+def test_control_c_before_the_ranks_agree_reaches_the_others(ranks, tmp_path):
+    (error, is_as_it_was), other = ranks.values(2, programs.one_is_interrupted_before_it_agrees, tmp_path / "heard")
+    assert other == "interrupted" and is_as_it_was
+    assert error.startswith("ConnectionError: the ranks could not agree, nothing was sent"), error
+    assert "the connection to rank 1 is closed" in error, error

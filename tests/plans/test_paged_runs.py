@@ -3,6 +3,7 @@
 import itertools
 import random
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -172,6 +173,37 @@ def test_the_last_page_below_the_limit():
     last = 2**59 - 2
     runs = gl.plan("u8[4,8]", "{1,0}").runs(pages=([last, last], [0, last]))
     assert runs.tolist() == [[16 * last, 0, 16], [16 * last, 16 * last, 16]]
+
+
+def test_the_first_page_whose_end_is_past_the_limit():
+    plan = gl.plan("u8[4,8]", "{1,0}")
+    last = 2**59 - 2
+    assert plan.runs(pages=([last, 0], None))[0].tolist() == [16 * last, 0, 16]
+    for pages in (([last + 1, 0], None), (None, [last + 1, 0])):
+        with pytest.raises(
+            gl.LayoutError, match=f"entry 0 is {last + 1}, which is past 2\\^63 bytes, at 16 bytes a page"
+        ):
+            plan.runs(pages=pages)
+
+
+def test_parts_are_full_where_pages_cut_one_run_into_many():
+    table = [5, 3, 1, 7, 0, 2, 6, 4]
+    for pages in ((table, None), (None, table)):
+        parts = [*gl.plan("u8[64]", "{0}").runs(max_runs=6, pages=pages)]
+        assert [len(part) for part in parts] == [6, 2]
+        assert np.concatenate(parts).tolist() == gl.plan("u8[64]", "{0}").runs(pages=pages).tolist()
+
+
+def test_parts_of_one_run_in_many_pages_take_little_memory():
+    plan, count = gl.plan(f"u8[{1 << 20}]", "{0}"), 1 << 18
+    table = np.arange(count)[::-1].copy()
+    tracemalloc.start()
+    try:
+        listed = sum(len(part) for part in plan.runs(max_runs=1000, pages=(table, None)))
+        most = tracemalloc.get_traced_memory()[1] - 8 * count  # its own copy of the table
+    finally:
+        tracemalloc.stop()
+    assert listed == count and most < 3 << 20
 
 
 def test_pages_that_are_neighbours_on_both_sides_are_one_run():

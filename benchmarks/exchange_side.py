@@ -1,261 +1,297 @@
-"""Exchanges beside DTensor.redistribute and Dask: `python -m benchmarks.exchange_side`, on Linux with PyTorch and Dask.
+"""Exchanges between processes of gloo beside DTensor.redistribute and Dask's rechunk, and lists of a million runs.
 
-Ranks are processes on this machine, which gloo connects.  Each contender gets the same shards, and every result is
-compared byte for byte first.  A time is that of the slowest rank, from a barrier on.  Memory is what a process takes at
-its peak beyond what it had before: its result included, unless it was allocated beforehand.
+    python -m benchmarks.exchange_side --megabytes 512 --write benchmarks/results/exchange-NAME.json
 
-Dask and `Exchange.move` run in one process, where a copy of the array is the ceiling.
+Every side starts from the same rows on each rank and ends with the same bytes there, which are compared first.  Ranks
+are processes with one thread.  A plain copy of what a rank ends with is the ceiling.  Sides take turns, and the slowest
+rank ends a round.  Memory is what a process holds at most, beyond what it held before.  Linux only.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
+import math
+import multiprocessing
 import pathlib
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import gpulayout as gl
 from benchmarks.machine import machine
+from benchmarks.run_lists import measured_lists
 
-SIZE = 6144  # rows and columns: 151 MB of f32
-# A name, the sizes of the mesh, the placements before and after (a dimension, or None for replicas), and the type that
-# results have.
-CASES: tuple[tuple[str, tuple[int, ...], tuple[int | None, ...], tuple[int | None, ...], str], ...] = (
-    ("rows to columns, 2 ranks", (2,), (0,), (1,), "f32"),
-    ("rows to columns, 4 ranks", (4,), (0,), (1,), "f32"),
-    ("rows to all, 2 ranks", (2,), (0,), (None,), "f32"),
-    ("blocks turned, 2 x 2 ranks", (2, 2), (0, 1), (1, 0), "f32"),
-    ("rows to columns in bf16, 2 ranks", (2,), (0,), (1,), "bf16"),
+HANG = 600  # seconds
+
+
+class Work(NamedTuple):
+    """What an array of rows becomes on every rank."""
+
+    name: str
+    spec: tuple[str | None, ...]  # of the target, as Sharding.by_mesh takes it
+    layout: str = "{1,0}"
+    more: int = 0  # rows and columns beyond a multiple of the ranks
+
+
+WORKS = (
+    Work("rows to columns", (None, "r")),
+    Work("rows to columns, uneven", (None, "r"), more=1),
+    Work("rows to columns that lie one by one", (None, "r"), "{0,1}"),
+    Work("rows to all of it on every rank", (None, None)),
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print and record."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.exchange_side", description=__doc__)
-    parser.add_argument("--size", type=int, default=SIZE, help=f"rows and columns; {SIZE}")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--rank", nargs=3, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.rank:
-        number, rank, folder = options.rank
-        _rank(CASES[int(number)], int(rank), folder, options.size, options.rounds)
-        return
-    found = measured(options.size, options.rounds)
-    print("\n".join(lines(found)))
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+def sides(megabytes: int, ranks: int, work: Work) -> int:
+    """Rows and columns of a square array of f32."""
+    return math.isqrt(megabytes << 18) // ranks * ranks + work.more
 
 
-def measured(size: int, rounds: int) -> dict[str, Any]:
-    """Seconds and bytes of every contender for all cases, and those of lists of runs."""
-    cases = [{"case": case[0], "results": _on_ranks(number, size, rounds)} for number, case in enumerate(CASES)]
-    cases.append({"case": "rows to columns, one process", "results": _in_one_process(size, rounds)})
-    return {"machine": machine("numpy", False), "size": size, "rounds": rounds, "cases": cases, "lists": _lists(rounds)}
+def numbers(rows: slice, columns: slice) -> Any:
+    """A part of the array, every element of which says where it is."""
+    return np.arange(rows.start, rows.stop, dtype="f4")[:, None] * np.float32(0.5) + np.arange(
+        columns.start, columns.stop, dtype="f4"
+    )
 
 
-def lines(found: dict[str, Any]) -> list[str]:
-    """The figures as a table."""
-    text = ["| case | contender | ms | of ours | peak MB |", "|---|---|---|---|---|"]
-    for case in found["cases"]:
-        ours = case["results"]["gpulayout"]["seconds"]
-        for name, result in case["results"].items():
-            ratio, peak = result["seconds"] / ours, result["peak"] / 1e6
-            text.append(f"| {case['case']} | {name} | {result['seconds'] * 1e3:.1f} | {ratio:.2f} | {peak:.0f} |")
-    text += ["", "| list | runs | ms | bytes a run at the peak |", "|---|---|---|---|"]
-    for each in found["lists"]:
-        text.append(f"| {each['list']} | {each['runs']} | {each['seconds'] * 1e3:.1f} | {each['bytes_a_run']:.1f} |")
-    return text
+def exchange_of(work: Work, side: int, ranks: int) -> gl.Exchange:
+    shape, mesh = gl.Shape("f32", (side, side)), {"r": ranks}
+    target = gl.Sharding.by_mesh(shape, mesh, work.spec, layouts=work.layout)
+    return gl.exchange(gl.Sharding.by_mesh(shape, mesh, ("r", None)), target)
 
 
-# ---- a process for each rank -----------------------------------------------------------------------------------------
+def box_of(sharding: gl.Sharding, rank: int) -> tuple[slice, ...]:
+    box = sharding.boxes[rank]
+    assert box is not None  # every rank holds a part
+    return tuple(slice(*each) for each in box)
 
 
-def _on_ranks(number: int, size: int, rounds: int) -> dict[str, Any]:
-    ranks = int(np.prod(CASES[number][1]))
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "benchmarks.exchange_side", "--size", str(size), "--rounds", str(rounds)]
-        running = [subprocess.Popen([*command, "--rank", str(number), str(rank), folder]) for rank in range(ranks)]
-        if sum(process.wait() != 0 for process in running):
-            raise RuntimeError(f"a rank of {CASES[number][0]!r} failed: see above")
-        results: dict[str, Any] = json.loads(pathlib.Path(folder, "results.json").read_text())
-    return results
+# ---- on each rank ----------------------------------------------------------------------------------------------------
 
 
-def _rank(case: Any, rank: int, folder: str, size: int, rounds: int) -> None:
-    """What one process does: all contenders, in turns."""
-    import torch
-    import torch.distributed as dist
-
-    _, mesh, *_ = case
-    torch.set_num_threads(1)
-    gl.use_threads(1)
-    ranks = int(np.prod(mesh))
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
-    contenders = _contenders(case, rank, size)
-    results = {name: (run(), list[float](), list[int]()) for name, run in contenders.items()}
-    ours = results["gpulayout"][0]
-    for name, (result, *_) in results.items():
-        if name != "copy" and not torch.equal(_bits(result), _bits(ours)):
-            raise RuntimeError(f"{name} gave other bytes on rank {rank}")
-    del ours, result
-    results = {name: (None, seconds, peaks) for name, (_, seconds, peaks) in results.items()}
-    for _ in range(rounds):
-        for name, run in contenders.items():
-            dist.barrier()
-            seconds, peak = timed(run)
-            slowest = torch.tensor([seconds, float(peak)], dtype=torch.float64)
-            dist.all_reduce(slowest, dist.ReduceOp.MAX)
-            results[name][1].append(float(slowest[0]))
-            results[name][2].append(int(slowest[1]))
-    if rank == 0:
-        medians = {
-            name: {"seconds": statistics.median(seconds), "peak": int(statistics.median(peaks))}
-            for name, (_, seconds, peaks) in results.items()
-        }
-        pathlib.Path(folder, "results.json").write_text(json.dumps(medians))
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def _bits(tensor: Any) -> Any:
-    import torch
-
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
-
-
-def _contenders(case: Any, rank: int, size: int) -> dict[str, Callable[[], Any]]:
-    """What brings the shard of a rank from one sharding to the other: functions that return the new shard."""
+def contenders(work: Work, side: int, ranks: int, rank: int) -> tuple[dict[str, Callable[[], Any]], Any]:
+    """What moves this rank's rows, by name, and the buffer that each of them gives."""
     import torch
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Replicate, Shard
 
-    _, sizes, before, after, kind = case
-    mesh = init_device_mesh("cpu", sizes)
-    placed = [[Replicate() if dim is None else Shard(dim) for dim in side] for side in (before, after)]
-    source = gl.Sharding.from_device_mesh(mesh, placed[0], f"f32[{size},{size}]")
-    target = gl.Sharding.from_device_mesh(mesh, placed[1], f"{kind}[{size},{size}]")
-    exchange = gl.exchange(source, target, dtype=kind)
-    box = source.boxes[rank]
-    assert box is not None
-    rows, columns = [slice(*interval) for interval in box]
-    numbers = torch.arange(size * size, dtype=torch.int32).reshape(size, size)[rows, columns]
-    shard = (numbers % 256).to(torch.float32)
-    array = DTensor.from_local(
-        shard, mesh, placed[0], run_check=False, shape=torch.Size((size, size)), stride=(size, 1)
+    exchange = exchange_of(work, side, ranks)
+    rows = torch.from_numpy(numbers(*box_of(exchange.source, rank)))
+    expected = numbers(*box_of(exchange.target, rank))
+    expected = np.ascontiguousarray(expected.T if work.layout == "{0,1}" else expected).reshape(-1)
+    out, ready = torch.empty(expected.size), torch.from_numpy(expected)
+    mesh = init_device_mesh("cpu", (ranks,))
+    placement = Replicate() if work.spec == (None, None) else Shard(1)
+    tensor = DTensor.from_local(
+        rows, mesh, [Shard(0)], run_check=False, shape=torch.Size([side, side]), stride=(side, 1)
     )
-    out = exchange.new_buffer(rank, shard)
-    other, narrow = shard.clone(), {"f32": torch.float32, "bf16": torch.bfloat16}[kind]
-    ranks = int(np.prod(sizes))
+
+    def by_dtensor() -> Any:
+        local = tensor.redistribute(mesh, [placement]).to_local()
+        return (local.t() if work.layout == "{0,1}" else local).contiguous()
 
     def by_hand() -> Any:
         """The columns of each rank together, and one call: what arrives are the rows of the result."""
-        packed = shard.to(narrow).reshape(-1, ranks, size // ranks).transpose(0, 1).contiguous()
-        result = torch.empty(size, size // ranks, dtype=narrow)
-        dist.all_to_all_single(result, packed.reshape(size, -1))
+        packed = rows.reshape(-1, ranks, side // ranks).transpose(0, 1).contiguous()
+        result = torch.empty(side, side // ranks)
+        dist.all_to_all_single(result, packed.reshape(side, -1))
         return result
 
-    contenders = {
-        "gpulayout": lambda: exchange.run(shard, out=out),
-        "gpulayout, new output": lambda: exchange.run(shard),
-        "DTensor.redistribute": lambda: array.to(narrow).redistribute(mesh, placed[1]).to_local(),
-        "copy": lambda: other.copy_(shard),
+    flat = rows.reshape(-1)
+    calls = {
+        "exchange": lambda: exchange.run(flat),
+        "exchange, out=": lambda: exchange.run(flat, out=out),
+        "dtensor": by_dtensor,
+        "copy": ready.clone,
     }
-    if (before, after) == ((0,), (1,)) and size % ranks == 0:
-        contenders["all_to_all_single by hand"] = by_hand
-    return contenders
+    if work == WORKS[0]:
+        calls["all_to_all_single by hand"] = by_hand
+    return calls, expected
 
 
-# ---- one process -----------------------------------------------------------------------------------------------------
+def timed_on_a_rank(work: Work, side: int, ranks: int, rank: int, rounds: int) -> dict[str, Any]:
+    """Seconds of each round and the most memory, by the name of the contender, after one round that is compared."""
+    import torch.distributed as dist
+
+    calls, expected = contenders(work, side, ranks, rank)
+    for name, call in calls.items():
+        found = call().numpy().reshape(-1)
+        assert np.array_equal(found, expected), f"{name}: {work.name} gives other bytes on rank {rank}"
+        del found
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    peaks = dict.fromkeys(calls, 0)
+    for number in range(rounds):
+        for name, call in list(calls.items())[:: -1 if number % 2 else 1]:
+            before = reset_peak()
+            dist.barrier()
+            start = time.perf_counter()
+            call()
+            seconds[name].append(time.perf_counter() - start)
+            peaks[name] = max(peaks[name], peak() - before)
+            dist.barrier()
+    return {"seconds": seconds, "peaks": peaks}
 
 
-def _in_one_process(size: int, rounds: int) -> dict[str, Any]:
-    """Rows of four ranks to columns of four, by `Exchange.move` and by Dask's rechunk on threads."""
-    dask: Any = importlib.import_module("dask")
-    da: Any = importlib.import_module("dask.array")
-
-    shape, ranks = f"f32[{size},{size}]", 4
-    exchange = gl.exchange(
-        gl.Sharding.by_mesh(shape, {"x": ranks}, ("x",)), gl.Sharding.by_mesh(shape, {"x": ranks}, (None, "x"))
-    )
-    array = np.random.default_rng(0).random((size, size), np.float32)
-    parts = [rows.reshape(-1) for rows in np.array_split(array, ranks)]
-    outs = [exchange.new_buffer(rank, array) for rank in range(ranks)]
-    rows = da.from_array(array, chunks=(-(-size // ranks), size), name=False)
-    columns = [np.ascontiguousarray(block) for block in np.array_split(array, 1)]
-    chunks = rows.rechunk((size, -(-size // ranks))).to_delayed().reshape(-1)
-
-    def by_dask() -> Any:
-        with dask.config.set(scheduler="threads", num_workers=2):
-            return dask.compute(*chunks)
-
-    contenders: dict[str, Callable[[], Any]] = {
-        "gpulayout": lambda: exchange.move(parts, outs),
-        "gpulayout, new output": lambda: exchange.move(parts),
-        "Dask's rechunk": by_dask,
-        "copy": lambda: np.copyto(columns[0], array),
-    }
-    for moved, chunk in zip(exchange.move(parts), by_dask()):
-        if moved.tobytes() != np.ascontiguousarray(chunk).tobytes():
-            raise RuntimeError("Dask gave other bytes")
-    found: dict[str, list[tuple[float, int]]] = {name: [] for name in contenders}
-    for _ in range(rounds):
-        for name, run in contenders.items():
-            found[name].append(timed(run))
-    return {
-        name: {"seconds": statistics.median(times), "peak": int(statistics.median(peaks))}
-        for name, (times, peaks) in ((name, zip(*results)) for name, results in found.items())
-    }
+def reset_peak() -> int:
+    """Forget how much this process held at most; the bytes that it holds."""
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
 
 
-def _lists(rounds: int) -> list[dict[str, Any]]:
-    """Seconds for lists of about a million runs, and the memory at their peak for each run."""
-    import tracemalloc
+def peak() -> int:
+    return _status("VmHWM")
 
-    pages = np.random.default_rng(0).permutation(1 << 16)
-    plans: dict[str, Callable[[], Any]] = {
-        "f32[1000,1000], turned": lambda: gl.plan("f32[1000,1000]", "{0,1}").runs(),
-        "f32[65000,2000] to tiles T(8,128)": lambda: gl.plan("f32[65000,2000]", "{1,0:T(8,128)}").runs(),
-        "f32[1000001] in tiles of 7, turned": lambda: gl.plan("f32[7,142858]{1,0:T(7)}", "{0,1:T(8)}").runs(),
-        "pages of 16 tokens to 64": lambda: gl.plan("f16[131072,8,128]{2,1,0:T(16,1,128)}", "{2,1,0}").runs(
-            pages=(pages[:8192], pages[:2048])
-        ),
-    }
+
+def _status(name: str) -> int:
+    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def _rank(rank: int, ranks: int, store: str, plans: list[tuple[Work, int]], rounds: int, answer: Any) -> None:
+    """A process: all works, one after the other."""
+    import torch
+    import torch.distributed as dist
+
+    try:
+        torch.set_num_threads(1)
+        gl.use_threads(1)
+        dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
+        answer.send([timed_on_a_rank(work, side, ranks, rank, rounds) for work, side in plans])
+        dist.barrier()
+        dist.destroy_process_group()
+    except BaseException:
+        answer.send(traceback.format_exc())
+
+
+# ---- all ranks -------------------------------------------------------------------------------------------------------
+
+
+def by_gloo(
+    plans: list[tuple[Work, int]], ranks: int, rounds: int
+) -> Iterator[tuple[dict[str, list[float]], dict[str, int]]]:
+    """For each work the seconds of its rounds, those of the slowest rank, and the most memory of a rank."""
+    spawn = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        pipes = [spawn.Pipe(duplex=False) for _ in range(ranks)]
+        processes = [
+            spawn.Process(target=_rank, args=(rank, ranks, f"{folder}/store", plans, rounds, pipe[1]), daemon=True)
+            for rank, pipe in enumerate(pipes)
+        ]
+        for process in processes:
+            process.start()
+        answers = []
+        for answer, _ in pipes:
+            if not answer.poll(HANG):
+                raise TimeoutError(f"a rank gave no answer in {HANG} seconds")
+            answers.append(answer.recv())
+            if isinstance(answers[-1], str):
+                raise RuntimeError(answers[-1])
+        for process in processes:
+            process.join()
+    for found in zip(*answers):
+        names = found[0]["seconds"]
+        yield (
+            {name: [max(times) for times in zip(*(each["seconds"][name] for each in found))] for name in names},
+            {name: max(each["peaks"][name] for each in found) for name in names},
+        )
+
+
+def by_dask(work: Work, side: int, ranks: int, rounds: int) -> tuple[list[float], int]:
+    """Seconds of each round and the most memory of a worker: the rows are chunks of an array, one on each worker."""
+    import dask.array as da
+    from distributed import Client, LocalCluster, wait
+
+    exchange = exchange_of(work, side, ranks)
+    boxes = [[box_of(each, rank) for rank in range(ranks)] for each in (exchange.source, exchange.target)]
+    widths = tuple(columns.stop - columns.start for _, columns in boxes[1])
+    order = "F" if work.layout == "{0,1}" else "C"
+    local = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+    seconds, most = [], 0
+    with LocalCluster(n_workers=ranks, threads_per_worker=1, **local) as cluster, Client(cluster) as client:
+        workers = [*client.scheduler_info(n_workers=-1)["workers"]]
+        parts = [client.submit(numbers, *box, workers=[worker]) for box, worker in zip(boxes[0], workers)]
+        chunks = [da.from_delayed(part, (box[0].stop - box[0].start, side), "f4") for part, box in zip(parts, boxes[0])]
+        wait(parts)
+        for number in range(rounds + 1):  # the first is compared
+            before = client.run(reset_peak)
+            start = time.perf_counter()
+            moved = da.concatenate(chunks).rechunk(((side,), widths)).map_blocks(np.array, dtype="f4", order=order)
+            moved = moved.persist()
+            wait(moved)
+            seconds.append(time.perf_counter() - start)
+            most = max(most, *(held - before[worker] for worker, held in client.run(peak).items()))
+            if number == 0:
+                assert np.array_equal(moved.compute(), numbers(slice(0, side), slice(0, side))), work.name
+                most = 0
+            del moved
+    return seconds[1:], most
+
+
+def measured(megabytes: int, ranks: int, rounds: int, dask: bool) -> list[dict[str, Any]]:
+    """For each work: medians, all seconds, memory, and how many times as long as the exchange each other side takes."""
+    plans = [(work, sides(megabytes, ranks, work)) for work in WORKS]
+    results = []
+    for (work, side), (seconds, peaks) in zip(plans, by_gloo(plans, ranks, rounds)):
+        if dask and work.spec != (None, None):  # a chunk has one place
+            seconds["dask"], peaks["dask"] = by_dask(work, side, ranks, rounds)
+        medians = {name: statistics.median(each) for name, each in seconds.items()}
+        exchange = exchange_of(work, side, ranks)
+        results.append(
+            {
+                "work": work.name,
+                "shape": str(exchange.source.shape),
+                "bytes": exchange.source.shape.nbytes,
+                "bytes_that_travel": sum(message.nbytes for message in exchange.messages),
+                "ranks": ranks,
+                "rounds": rounds,
+                "seconds": medians,
+                "all_seconds": seconds,
+                "peak_bytes_per_process": peaks,
+                "times_as_long": {name: medians[name] / medians["exchange"] for name in medians},
+            }
+        )
+    return results
+
+
+def losses(exchanges: list[dict[str, Any]]) -> list[str]:
+    """Where another library is faster than an exchange, or takes less memory."""
     found = []
-    for name, run in plans.items():
-        seconds = statistics.median(timed(run)[0] for _ in range(rounds))
-        tracemalloc.start()
-        count = len(run())
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        found.append({"list": name, "runs": count, "seconds": seconds, "bytes_a_run": peak / count})
+    for each in exchanges:
+        for name in ("dtensor", "dask"):
+            for key, what in (("seconds", "seconds"), ("peak_bytes_per_process", "bytes")):
+                if name in each[key] and each[key][name] < each[key]["exchange"]:
+                    found.append(
+                        f"{each['work']}: {name} {each[key][name]:.4g} {what}, exchange {each[key]['exchange']:.4g}"
+                    )
     return found
 
 
-def timed(run: Callable[[], Any]) -> tuple[float, int]:
-    """Seconds, and the bytes by which the process grew at its peak."""
-    pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak is what the process has now
-    before = _resident("VmRSS")
-    start = time.perf_counter()
-    result = run()
-    seconds = time.perf_counter() - start
-    del result
-    return seconds, max(_resident("VmHWM") - before, 0)
-
-
-def _resident(field: str) -> int:
-    status = pathlib.Path("/proc/self/status").read_text()
-    return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith(field))
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=int, default=512, help="of the array")
+    parser.add_argument("--ranks", type=int, default=2, help="processes")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--runs", type=int, default=1_000_000, help="of a list")
+    parser.add_argument("--no-dask", action="store_true", help="without Dask, whose workers take seconds to start")
+    parser.add_argument("--write", help="the JSON file")
+    given = parser.parse_args(arguments)
+    exchanges = measured(given.megabytes, given.ranks, given.rounds, not given.no_dask)
+    found = {
+        "machine": machine("numpy", peers=True),
+        "exchanges": exchanges,
+        "losses": losses(exchanges),
+        "lists": measured_lists(given.runs, given.rounds),
+    }
+    text = json.dumps(found, indent=1)
+    print(text)
+    if given.write:
+        pathlib.Path(given.write).write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -107,10 +107,12 @@ def matplotlib():
 
 def test_the_same_figures_give_the_same_file_with_every_case_in_it(matplotlib, tmp_path):
     written = plot.draw(plot.RECORDED, tmp_path / "once")
-    again = plot.draw(plot.RECORDED, tmp_path / "again")
-    for first, second in zip(written, again, strict=True):
+    again = plot.draw(plot.RECORDED[1:3], tmp_path / "again")  # bars, and curves of both kinds
+    assert {path.name for path in again} == {"copies.svg", "bytes.svg", "linearize.svg"}
+    for path in again:
+        assert path.read_bytes() == (tmp_path / "once" / path.name).read_bytes()
+    for first in written:
         text = first.read_text(encoding="utf-8")
-        assert text == second.read_text(encoding="utf-8")
         ElementTree.fromstring(text)
         picture = BY_FILE[first.name]
         names = {name for part in (*picture.panels, *picture.curves) for name in part.cases}

@@ -118,6 +118,12 @@ def plans_anew():
 
 
 @pytest.fixture
+def quick_collections():
+    """Collections of garbage visit only what a test made: with PyTorch and JAX, what was there before takes seconds."""
+    gc.freeze()
+
+
+@pytest.fixture
 def numpy_alone(monkeypatch):
     """NumPy runs all moves in this test, and in the processes that it starts."""
     monkeypatch.setenv(native.VARIABLE, "0")

@@ -332,6 +332,7 @@ def test_a_type_that_is_made_when_asked_for_is_not_kept():
         assert call.again(array.view(Labelled), np.empty(4, np.uint8)) is None
 
 
+@pytest.mark.usefixtures("quick_collections")
 def test_a_call_in_a_cycle_is_collected():
     def make():
         return np.empty_like(array)

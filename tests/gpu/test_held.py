@@ -30,6 +30,7 @@ class Owner:
 # ---- owners --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("quick_collections")
 def test_an_owner_lives_until_the_wait_that_began_when_its_memory_was_dropped():
     may_go, asked, owner = threading.Event(), [], Owner()
     gone = weakref.ref(owner)
@@ -48,6 +49,7 @@ def test_an_owner_lives_until_the_wait_that_began_when_its_memory_was_dropped():
     wait_until(lambda: gone() is None)
 
 
+@pytest.mark.usefixtures("quick_collections")
 def test_with_nothing_to_wait_for_an_owner_goes_at_once():
     for end_of_use in (lambda: None, lambda: 1 / 0):
         owner = Owner()
@@ -216,6 +218,7 @@ def test_while_a_graph_is_captured_nothing_is_held(cp):
         assert same_bytes(cp, out, plan(VALUES))
 
 
+@pytest.mark.usefixtures("quick_collections")
 @on_gpu_alone
 def test_a_lent_array_goes_back_to_the_pool_after_the_wait_of_its_borrower(cp):
     may_go, pool = threading.Event(), cp.get_default_memory_pool()

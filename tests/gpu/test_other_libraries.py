@@ -223,6 +223,7 @@ def dropped_out_is_written_in_time(cp, torch, call):
     return equal(new.array, own.cupy, np.ones_like(expected))
 
 
+@pytest.mark.usefixtures("quick_collections")
 def test_a_tensor_may_be_dropped_right_after_the_call(cp, torch):
     assert [name for name in CALLS if not dropped_input_is_read_in_time(cp, torch, name)] == []
     assert dropped_out_is_written_in_time(cp, torch, to_buffer) and dropped_out_is_written_in_time(cp, torch, to_array)
@@ -255,6 +256,7 @@ def test_threads_with_streams_of_their_own_share_a_plan(cp, torch):
         assert list(pool.map(work, range(4))) == [[]] * 4
 
 
+@pytest.mark.usefixtures("quick_collections")
 def test_without_a_record_memory_would_be_reused_too_early(cp, torch, monkeypatch):
     needs_late_work()
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: None)
@@ -425,6 +427,7 @@ def test_when_jax_refuses_to_be_waited_for_the_whole_device_is(cp, jax, monkeypa
     assert [name for name in WITHOUT_WAIT if not results_of_jax_are_right(cp, jax, name)] == []
 
 
+@pytest.mark.usefixtures("quick_collections")
 @pytest.mark.parametrize("name", sorted(set(WITHOUT_WAIT) - {"the same with tiles"}))  # it reuses another block
 def test_memory_that_jax_drops_would_be_reused_too_early(cp, jax, name, monkeypatch):
     needs_late_work()

@@ -210,6 +210,7 @@ def test_each_device_has_its_own_copy(cp):
                 assert same_bytes(cp, out, plan(given))
 
 
+@pytest.mark.usefixtures("quick_collections")
 def test_a_plan_goes_with_its_copies(cp):
     plan = scaled(numbers())
     _, buffer, out = arrays(cp, plan)

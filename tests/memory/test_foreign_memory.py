@@ -128,6 +128,7 @@ def test_scalars_and_empty_arrays_need_no_strides_and_no_address(place):
         assert place.host(gl.pack(producer, padded)).tolist() == [1.0] * 6
 
 
+@pytest.mark.usefixtures("quick_collections")
 def test_a_capsule_is_deleted_once_when_nothing_uses_the_memory(place):
     for offer in (Producer, OldProducer):
         producer, out = offer(place.array(FLOATS)), offer(place.array(np.zeros(6, np.float32)))
@@ -155,6 +156,7 @@ def test_the_newest_version_is_asked_for_and_a_producer_from_before_versions_is_
 # ---- refusals ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("quick_collections")
 def test_read_only_memory_is_read_and_not_written(place):
     memory = place.array(FLOATS)
     frozen = [Producer(memory, flags=READ_ONLY)]
@@ -180,6 +182,7 @@ def test_read_only_memory_is_read_and_not_written(place):
             refused(lambda: gl.view(given, TARGET), "buffer is read-only, but its view would be a CuPy array")
 
 
+@pytest.mark.usefixtures("quick_collections")
 def test_a_copy_is_refused(place):
     memory = place.array(FLOATS)
     copied = Producer(memory, flags=COPIED)
@@ -226,6 +229,7 @@ LIES = [
 ]
 
 
+@pytest.mark.usefixtures("quick_collections")
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("lie, text", LIES)
 def test_capsules_that_no_array_can_have(place, lie, text):
@@ -239,6 +243,7 @@ def test_capsules_that_no_array_can_have(place, lie, text):
     assert all_deleted(producer)
 
 
+@pytest.mark.usefixtures("quick_collections")
 def test_other_objects_and_used_capsules_are_refused(place):
     used = UsedProducer(place.array(FLOATS))
     refused(

@@ -35,6 +35,7 @@ def test_every_element_type_with_any_strides(dtype):
         assert found.tobytes() == expected.tobytes() and found.flags.writeable
 
 
+@pytest.mark.usefixtures("quick_collections")
 def test_the_owner_lives_as_long_as_an_array_over_its_memory():
     owner = Owner(24)
     array, known = host_array(owner.address, (6,), None, np.dtype(np.float32), owner), weakref.ref(owner)

@@ -73,6 +73,7 @@ def test_calls_with_long_lists_are_not_kept(plans_anew):
     assert len(kept_calls.keys()) == len(latest) == 1
 
 
+@pytest.mark.usefixtures("quick_collections")
 def test_types_of_arrays_that_nobody_uses_any_more_are_freed(plans_anew):
     plan, flat, kinds = gl.plan("f32[2,3]", "{0,1}"), MATRIX.reshape(-1), []
     for number in range(600):

@@ -43,6 +43,7 @@ def traced():
     return tracemalloc.take_snapshot().filter_traces([of_package])
 
 
+@pytest.mark.usefixtures("quick_collections")
 def test_fifty_reloads_leave_nothing_behind():
     """A trainer sends weights again and again, in several ways: no tensor, no memory and no note stays."""
     model, given = served(0), [checkpoint(seed) for seed in (1, 2)]

@@ -10,7 +10,7 @@ import contextlib
 import datetime
 import queue
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +20,7 @@ from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
 
 WAITER = "gpulayout waits for gloo"  # the name of the thread
-SECONDS = 0.25  # of a wait, after which another one begins
+SECONDS, GRACE = 0.25, 5  # of a wait, after which another one begins; of the last, for a connection that is closed
 _PROBE, _NEVER = 2**31 - 1, 2**31 - 2  # tags of a byte that nobody receives, and of one that nobody sends
 locks: dict[str, threading.Lock] = {}  # by the names of groups
 
@@ -51,12 +51,23 @@ class Waiter:
             self._thread.start()
         self._asked.put(transfer)
 
-    def next(self) -> None:
-        """Return at the end of the next transfer, or raise its error."""
+    def next(self, is_lost: Callable[[], bool]) -> None:
+        """Return at the end of the next transfer, or raise its error.
+
+        is_lost   whether the connection is closed: gloo does not always say so of bytes that leave.  It is asked after
+                  one wait, two, four and so on.
+        """
+        waits = 0
         while True:
             # A signal that comes just before the wait is seen after it, so no wait is long.
             with contextlib.suppress(queue.Empty):
                 error = self._answers.get(timeout=SECONDS)
+                break
+            waits += 1
+            if waits & (waits - 1) == 0 and is_lost():
+                error = RuntimeError("the connection is closed")
+                with contextlib.suppress(queue.Empty):  # all bytes may have come, or left, before it was
+                    error = self._answers.get(timeout=GRACE)
                 break
         if error is not None:
             raise error
@@ -182,7 +193,7 @@ class ProcessGroup:
         if transfer.memory.is_cuda:
             transfer.work.wait()
         else:
-            self._waiter.next()
+            self._waiter.next(lambda: transfer.rank != self.rank and self._is_closed(transfer.rank))
 
     def _broken(self, rank: int, comes: bool, error: RuntimeError) -> ConnectionError:
         what = f"no message came from rank {rank}" if comes else f"no message reached rank {rank}"

@@ -376,6 +376,28 @@ def one_is_interrupted_before_it_agrees(heard):
         return "interrupted"
 
 
+def a_lost_transfer():
+    """Two transfers whose connection is closed: one never ends, and one has ended before that was asked."""
+    from gpulayout.shards import process_group
+
+    process_group.SECONDS, process_group.GRACE, found = 0.01, 0.2, []
+    for has_ended in (False, True):
+        waiter, end = process_group.Waiter(), threading.Event()
+        waiter.wait_for(process_group.Transfer(end, 0, False, None))
+
+        def is_lost(has_ended=has_ended, end=end):
+            if has_ended:
+                end.set()
+            return True
+
+        try:
+            waiter.next(is_lost)
+            found.append("ended")
+        except RuntimeError as error:
+            found.append(str(error))
+    return found
+
+
 def peak_memory(max_bytes):
     """Bytes that a run allocates at most, beside its buffers; and whether its result is right."""
     ranks, rank = dist().get_world_size(), dist().get_rank()

@@ -164,6 +164,10 @@ def test_other_pieces_are_not_taken_for_those_that_a_rank_waits_for(ranks):
         assert outcome.killed is None and outcome.value[0].startswith("ConnectionError: no message"), outcome
 
 
+def test_a_closed_connection_ends_a_wait_that_would_have_no_end(ranks):
+    assert ranks.values(1, programs.a_lost_transfer) == [["the connection is closed", "ended"]]
+
+
 @pytest.mark.parametrize("check", [True, False])
 def test_control_c_ends_the_wait(ranks, check):
     assert ranks.values(2, programs.one_is_interrupted, check) == ["interrupted", None]

@@ -238,6 +238,12 @@ def test_keywords_that_mean_nothing(keywords, words):
         gl.plan("f32[2,3]", "{0,1}").runs(**keywords)
 
 
+@pytest.mark.parametrize("max_runs", [2**40, 2**63, 10**40])
+def test_parts_of_more_runs_than_there_are_take_no_more_memory(max_runs):
+    (part,) = gl.plan("f32[2,3]", "{0,1}").runs(max_runs=max_runs)
+    assert part.tolist() == gl.plan("f32[2,3]", "{0,1}").runs().tolist()
+
+
 FOUR_BITS = "no list of runs: elements of 4 bits"
 
 

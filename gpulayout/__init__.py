@@ -50,7 +50,7 @@ Indices
 
 Arrays held by many ranks
     Sharding          which box of an array each rank holds, and in which layout
-    exchange          what goes from rank to rank between two shardings: an Exchange, each of its parts a Message
+    exchange          what goes from rank to rank between two shardings
 
 Where calls run
     use_backend       choose "auto", "numpy" or "cupy" for calls without an array
@@ -67,8 +67,8 @@ Errors
 More
     ArithmeticOptions
                       the keywords of arithmetic on the way
-    Plan, Lowered, StrideTable, Digit, Picture
-                      the classes of what `plan`, `plan.lower`, `stride_table` and `draw` return
+    Plan, Lowered, StrideTable, Digit, Picture, Exchange, Message
+                      the classes of what `plan`, `plan.lower`, `stride_table`, `draw` and `exchange` return
     xla               the rest of XLA's utilities for shapes
     interop           layouts in the words of NumPy, PyTorch, JAX, CuTe and zarr
     catalogue         layouts that kernels want, by name: "cublas:block_scales[200,10]" is a shape too

@@ -19,6 +19,7 @@ from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.page_tables import page_tables
+from gpulayout.moves.paged_turns import paged_turns
 from gpulayout.moves.pieces import Piece, Pieces
 from gpulayout.moves.run_cut import UNCUT, RunCut
 from gpulayout.moves.run_list import RunList, RunRows
@@ -70,7 +71,9 @@ def run_list(
     if isinstance(moves, LookupMove):
         listed = RunList(FoundRuns(RunStream(LookedUpCopies(moves), *tables), cut))
     elif tables != (None, None):
-        listed = RunList(FoundRuns(RunStream(NestedCopies(nests_of(moves)), *tables), cut))
+        nests = nests_of(moves)
+        turns = paged_turns(nests, cut, *tables)
+        listed = RunList(turns or FoundRuns(RunStream(NestedCopies(nests), *tables), cut))
     else:
         listed = RunList(runs_of(nests_of(moves), cut))
     _check_least(listed, least, source, target)

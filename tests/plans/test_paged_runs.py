@@ -10,7 +10,12 @@ import pytest
 
 import gpulayout as gl
 import gpulayout.moves.pieces
+from gpulayout.moves import listing, paged_turns
+from gpulayout.moves.copies import NestedCopies
 from gpulayout.moves.lookup_move import LookupMove
+from gpulayout.moves.run_list import RunList
+from gpulayout.moves.run_stream import RunStream
+from gpulayout.moves.run_turns import FoundRuns
 from tests.support.effort import examples
 from tests.support.run_cases import applied, check_order, cut_runs, filled, random_pair
 
@@ -78,6 +83,30 @@ def test_runs_of_pages_are_those_of_the_pools(chunk):
     count = examples(2000 // CHUNKS)
     listed = [check(*random_pair(f"pages {chunk} {number}"), random.Random(number)) for number in range(count)]
     assert sum(listed) > count // 2
+
+
+@pytest.mark.parametrize("least", [1, 2, 5])
+def test_runs_of_pages_that_are_alike(monkeypatch, least):
+    """The same where few runs are turns enough; each list that is made of turns is also found window by window."""
+    made, turns = [], listing.paged_turns
+
+    def compared(nests, cut, *tables):
+        found = turns(nests, cut, *tables)
+        if found is not None:
+            slow = RunList(FoundRuns(RunStream(NestedCopies(nests), *tables), cut))
+            fast = RunList(found)
+            made.append(fast)
+            assert np.array_equal(fast.array(), slow.array())
+            facts = [(each.count, each.nbytes, each.shortest, each.shortest_at) for each in (fast, slow)]
+            assert facts[0] == facts[1] and np.array_equal(np.concatenate([*fast.parts(7)]), slow.array())
+        return found
+
+    monkeypatch.setattr(paged_turns, "LEAST", least)
+    monkeypatch.setattr(listing, "paged_turns", compared)
+    for number in range(examples(500)):
+        source, target = random_pair(f"alike {number}")
+        check(source, target, random.Random(number))
+    assert len(made) > examples(500) // 20
 
 
 def test_runs_of_look_ups(monkeypatch, plans_anew):

@@ -11,10 +11,11 @@ import pytest
 import gpulayout as gl
 import gpulayout.moves.pieces
 from gpulayout.moves import listing, paged_turns
-from gpulayout.moves.copies import NestedCopies
+from gpulayout.moves.copies import CopyNest, Loop, NestedCopies
 from gpulayout.moves.lookup_move import LookupMove
+from gpulayout.moves.run_cut import UNCUT
 from gpulayout.moves.run_list import RunList
-from gpulayout.moves.run_stream import RunStream
+from gpulayout.moves.run_stream import PageTable, RunStream
 from gpulayout.moves.run_turns import FoundRuns
 from tests.support.effort import examples
 from tests.support.run_cases import applied, check_order, cut_runs, filled, random_pair
@@ -107,6 +108,15 @@ def test_runs_of_pages_that_are_alike(monkeypatch, least):
         source, target = random_pair(f"alike {number}")
         check(source, target, random.Random(number))
     assert len(made) > examples(500) // 20
+
+
+def test_turns_that_reach_into_another_page_are_none(monkeypatch):
+    """16 bytes, every second one of the source from byte 8 on, in pages of 32: the last four are in the next page."""
+    monkeypatch.setattr(paged_turns, "LEAST", 2)
+    table = PageTable(np.array([4, 1]), 32)
+    for begin, is_turn in ((0, True), (1, True), (2, False), (8, False)):
+        nest = CopyNest(begin, 0, 1, (Loop(16, 2, 1),))
+        assert (paged_turns.paged_turns([nest], UNCUT, table, None) is not None) == is_turn
 
 
 def test_runs_of_look_ups(monkeypatch, plans_anew):

@@ -3,19 +3,22 @@
 All of PyTorch that they need is imported at the top, so once: ranks are forked from a process that has imported it.
 """
 
+import importlib
 import random
 
 import numpy as np
-import torch
-import torch._dynamo  # the first redistribution would import it
-import torch.distributed as dist
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
-from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+import pytest
 
 import gpulayout as gl
+
+torch = pytest.importorskip("torch")
+importlib.import_module("torch._dynamo")  # the first redistribution would import it
+import torch.distributed as dist  # noqa: E402
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh  # noqa: E402
+from torch.distributed.fsdp import fully_shard  # noqa: E402
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor  # noqa: E402
+from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta  # noqa: E402
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module  # noqa: E402
 
 MESHES = [(2, 2), (4,), (3,), (1, 2), (2, 1, 2), (2, 2)]
 

@@ -6,8 +6,8 @@ the buffers; the page tables then say where that really is:
     tokens of 8 heads, from pages of 16 with heads first to pages of 64 with tokens first
     a turn is the 128 runs of 16 tokens; a page of the target takes four of them
 
-Turns have to lie one behind the other in the target's pool, and none may go on in the next.  Otherwise, and for short
-turns, runs are found window by window.
+Turns have to lie one behind the other in the target's pool.  Otherwise, and for short turns, runs are found window by
+window.  Where the last run of a turn goes on in the next turn, both are one.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def paged_turns(
                 return None
             found.append(_Turns((source, target, length), (placed, lies)))
     made = PagedTurns(found) if found else None
-    return made if made is not None and made.are_apart else None
+    return made if made is not None and made.are_apart and made.are_long else None
 
 
 def _split(whole: CopyNest, sizes: Sequence[int | None]) -> Iterator[tuple[CopyNest, list[Loop], tuple[int, int]]]:
@@ -111,45 +111,58 @@ class PagedTurns:
         order = np.argsort(target, kind="stable")
         self._kind, self._source, self._target = self._kind[order], source[order], target[order]
         self.most = sum(count * len(each.runs[0]) for count, each in zip(counts, kinds))
-
-    @property
-    def are_apart(self) -> bool:
-        """Whether each turn ends in the target before the next begins, and none goes on in the next."""
-        firsts = np.array([[column[0] for column in each.runs] for each in self._kinds])[self._kind]
-        lasts = np.array([[column[-1] for column in each.runs] for each in self._kinds])[self._kind]
-        ends = [starts + lasts[:, side] + lasts[:, 2] for side, starts in enumerate((self._source, self._target))]
-        source, target = self._source + firsts[:, 0], self._target + firsts[:, 1]
-        goes_on = (ends[0][:-1] == source[1:]) & (ends[1][:-1] == target[1:])
-        return not (goes_on | (ends[1][:-1] > target[1:])).any()
+        firsts = np.array([[column[0] for column in each.runs] for each in kinds])[self._kind]
+        lasts = np.array([[column[-1] for column in each.runs] for each in kinds])[self._kind]
+        begin = np.stack([self._source, self._target, np.zeros_like(self._source)], axis=1)
+        self._firsts, self._lasts = firsts + begin, lasts + begin
+        ends = self._lasts[:-1, :2] + self._lasts[:-1, 2:]
+        self.are_apart = not (ends[:, 1] > self._firsts[1:, 1]).any()
+        self._goes_on = np.append(False, (ends == self._firsts[1:, :2]).all(axis=1))  # from the turn before
+        self.are_long = not self._goes_on.any() or all(len(each.runs[0]) > 2 for each in kinds)
 
     @cached_property
     def facts(self) -> RunFacts:
         """See `ListedRuns.facts`."""
-        nbytes, shortest = 0, []
+        lasts = self._lasts.copy()
+        lasts[np.append(self._goes_on[1:], False), 2] += self._firsts[self._goes_on, 2]
+        candidates, nbytes = [lasts, self._firsts[~self._goes_on]], 0
         for number, (runs, _) in enumerate(self._kinds):
             turns = np.flatnonzero(self._kind == number)
             nbytes += turns.size * int(runs[2].sum())
-            run, first = int(runs[2].argmin()), turns[0]
-            places = int(self._source[first] + runs[0][run]), int(self._target[first] + runs[1][run])
-            shortest.append((int(runs[2][run]), *places))
-        return RunFacts(self.most, nbytes, min(shortest, key=lambda run: (run[0], run[2])))
+            inner = np.stack([column[1:-1] for column in runs], axis=1)
+            candidates.append(inner + [self._source[turns[0]], self._target[turns[0]], 0])
+        first_of_each = [each[each[:, 2].argmin()].tolist() for each in candidates if len(each)]
+        source, target, shortest = min(first_of_each, key=lambda run: (run[2], run[1]))
+        return RunFacts(self.most - int(self._goes_on.sum()), nbytes, (shortest, source, target))
 
     def rows(self) -> Iterator[Columns]:
         """See `ListedRuns.rows`."""
-        for kind, source, target in zip(self._kind.tolist(), self._source.tolist(), self._target.tolist()):
-            runs = self._kinds[kind].runs
-            yield runs[0] + source, runs[1] + target, runs[2]
+        waiting: Columns | None = None
+        starts = zip(self._kind.tolist(), self._source.tolist(), self._target.tolist(), self._goes_on.tolist())
+        for kind, *begin, goes_on in starts:
+            source, target, length = self._kinds[kind].runs
+            if waiting is not None:
+                waiting[2][-1] += goes_on * length[0]
+                yield waiting
+            waiting = source[goes_on:] + begin[0], target[goes_on:] + begin[1], length[goes_on:].copy()
+        if waiting is not None:
+            yield waiting
 
     def fill(self, out: np.ndarray, columns: Sequence[int]) -> int:
         """See `ListedRuns.fill`.  Neighbours of one kind are written together."""
-        borders = [0, *(np.flatnonzero(np.diff(self._kind)) + 1).tolist(), self._kind.size]
+        breaks = np.flatnonzero((np.diff(self._kind) != 0) | self._goes_on[1:]) + 1
+        borders = [0, *breaks.tolist(), self._kind.size]
         starts = self._source, self._target, np.zeros_like(self._source)
         done = 0
         for first, last in zip(borders, borders[1:]):
             runs = self._kinds[int(self._kind[first])].runs
+            done -= int(self._goes_on[first])  # the first run is written over the one that goes on in it
+            longer = out[done].copy() if self._goes_on[first] else None
             more = (last - first) * len(runs[0])
             part = out[done : done + more].reshape(last - first, len(runs[0]), len(columns))
             for into, column in enumerate(columns):
                 np.add(starts[column][first:last, None], runs[column], out=part[:, :, into])
+            if longer is not None:
+                out[done] = longer + [runs[2][0] * (column == 2) for column in columns]
             done += more
         return done

@@ -24,10 +24,11 @@ from gpulayout.moves.run_cut import RunCut
 from gpulayout.moves.run_stream import PageTable, RunStream
 from gpulayout.moves.run_turns import RunFacts
 
-LEAST = 32  # runs of a turn: the start of one takes as much memory as a run
+LEAST = 32  # runs of a turn, on average: the start of one takes as much memory as two runs
+MOST = 1 << 13  # runs of a turn, which are kept
 
 
-class _Turns(NamedTuple):
+class _Alike(NamedTuple):
     """Turns that are alike.
 
     runs     of one turn, from its first byte on both sides
@@ -43,21 +44,21 @@ def paged_turns(
 ) -> PagedTurns | None:
     """The runs of nests between pools, if they are turns; None where they are not."""
     sizes = [None if pages is None else pages.size for pages in (source_pages, target_pages)]
-    found: list[_Turns] = []
-    for whole in nests:
-        for inner, outer, begin in _split(whole, sizes):
-            if inner.copies < LEAST or 2 * inner.length > cut.longest:
+    found: list[_Alike] = []
+    split = [turn for whole in nests for turn in _split(whole, sizes)]
+    turns = [math.prod(loop.times for loop in outer) for _, outer, _ in split]
+    copies = sum(count * inner.copies for count, (inner, _, _) in zip(turns, split))
+    if copies >= LEAST * sum(turns):
+        for inner, outer, begin in split:
+            if 2 * inner.length > cut.longest or inner.copies > MOST:
                 return None
-            runs = [np.concatenate(column) for column in zip(*RunStream(NestedCopies([inner])).runs())]
-            if len(runs[0]) < LEAST:
-                return None
-            source, target, length = runs
+            source, target, length = map(np.concatenate, zip(*RunStream(NestedCopies([inner])).runs()))
             starts = _starts(outer, begin)
             placed = _placed(starts[0], int((source + length).max()), source_pages)
             lies = _placed(starts[1], int(target[-1] + length[-1]), target_pages)
             if placed is None or lies is None:
                 return None
-            found.append(_Turns((source, target, length), (placed, lies)))
+            found.append(_Alike((source, target, length), (placed, lies)))
     made = PagedTurns(found) if found else None
     return made if made is not None and made.are_apart and made.are_long else None
 
@@ -103,7 +104,7 @@ def _placed(starts: Numbers, reach: int, pages: PageTable | None) -> Numbers | N
 class PagedTurns:
     """`ListedRuns` of turns: see the head of this file."""
 
-    def __init__(self, kinds: Sequence[_Turns]):
+    def __init__(self, kinds: Sequence[_Alike]):
         self._kinds = kinds
         counts = [each.starts[1].size for each in kinds]
         self._kind = np.repeat(np.arange(len(kinds)), counts)

@@ -86,9 +86,9 @@ def test_runs_of_pages_are_those_of_the_pools(chunk):
     assert sum(listed) > count // 2
 
 
-@pytest.mark.parametrize("least", [1, 2, 5])
-def test_runs_of_pages_that_are_alike(monkeypatch, least):
-    """The same where few runs are turns enough; each list that is made of turns is also found window by window."""
+@pytest.fixture
+def made_of_turns(monkeypatch):
+    """The lists that are made of turns.  Each is also found window by window, and has to be the same."""
     made, turns = [], listing.paged_turns
 
     def compared(nests, cut, *tables):
@@ -98,16 +98,42 @@ def test_runs_of_pages_that_are_alike(monkeypatch, least):
             fast = RunList(found)
             made.append(fast)
             assert np.array_equal(fast.array(), slow.array())
+            assert np.array_equal(fast.filled((1, 2)), slow.array()[:, 1:])
             facts = [(each.count, each.nbytes, each.shortest, each.shortest_at) for each in (fast, slow)]
             assert facts[0] == facts[1] and np.array_equal(np.concatenate([*fast.parts(7)]), slow.array())
         return found
 
-    monkeypatch.setattr(paged_turns, "LEAST", least)
     monkeypatch.setattr(listing, "paged_turns", compared)
+    return made
+
+
+@pytest.mark.parametrize("least", [1, 2, 5])
+def test_runs_of_pages_that_are_alike(monkeypatch, made_of_turns, least):
+    """The same where few runs are turns enough."""
+    monkeypatch.setattr(paged_turns, "LEAST", least)
     for number in range(examples(500)):
         source, target = random_pair(f"alike {number}")
         check(source, target, random.Random(number))
-    assert len(made) > examples(500) // 20
+    assert len(made_of_turns) > examples(500) // 20
+
+
+@pytest.mark.parametrize("tokens", [512, 500, 16])
+@pytest.mark.parametrize("target", ["{2,1,0}", "{2,1,0:T(64,1,8)}", "{2,0,1}"])
+def test_runs_that_go_on_from_page_to_page(made_of_turns, tokens, target):
+    """Pages with heads first become tokens first: the last head of a page goes on in the next page's first token."""
+    rng, full = random.Random(tokens), -(-tokens // 64)
+    source, target = (f"u16[{tokens},3,8]{layout}" for layout in ("{2,1,0:T(16,1,8)}", target))
+    counts = [-(-tokens // 16), full if "T(" in target else 1]
+    for number in range(12):
+        tables = []
+        for count in counts:
+            table = list(range(2, count + 2))
+            for _ in range(number // 3):  # a few pages lie elsewhere
+                one, other = rng.randrange(count), rng.randrange(count)
+                table[one], table[other] = table[other], table[one]
+            tables.append(table)
+        assert gl.plan(source, target).run_list(pages=tables).nbytes == tokens * 48
+    assert target != "{2,1,0}" or len(made_of_turns) == 12
 
 
 def test_turns_that_reach_into_another_page_are_none(monkeypatch):

@@ -111,10 +111,10 @@ def relayout_file(
         that ends in ``.toml``.  The rules of `tensors` stand before its own.  It checks ``config.json``, if there is
         one, and changes it in a new folder.  ``gpulayout recipes`` lists them.
     ranks : int or pair of int, optional
-        How many new files there are, one for each rank, in place of one new model; or ``(4, 2)``, how many inputs there
-        are too.  `out` is then a name with
-        ``${rank}``, such as ``"rank${rank}.safetensors"``.  In rules ``${rank}`` is the number of a file, from 0, and
-        ``${ranks}`` how many there are.  Such a name as `file` stands for the files of all old ranks.
+        The number of new files, one for each rank, instead of one new model; or a pair such as ``(4, 2)``: how many
+        old files, and how many new ones.  `out` is then a name with ``${rank}``, such as
+        ``"rank${rank}.safetensors"``; as `file`, such a name stands for the files of all old ranks.  In rules,
+        ``${rank}`` is the number of the new file, counted from 0, and ``${ranks}`` is how many there are.
     rename : mapping or pairs, optional
         Regular expressions, and the texts that take the place of what they find in the names of all new tensors.
     assume : mapping or pairs, optional

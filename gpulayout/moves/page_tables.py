@@ -16,7 +16,7 @@ from gpulayout.moves.run_stream import PageTable
 def page_tables(
     pages: Any, source: Shape | None, target: Shape | None, page_bytes: Any = None
 ) -> tuple[PageTable | None, PageTable | None]:
-    """The tables of both sides, None for a side without; LayoutError for tables that are none of these buffers.
+    """The tables of both sides, None for a side without; LayoutError for tables that do not fit.
 
     A shape is None where there is no buffer.
     """

@@ -20,7 +20,7 @@ _WORDS = len(_FACTS) * _DIGEST_BYTES + 1
 def answer(facts: Mapping[str, bytes], problem: Exception | None) -> bytes:
     """What a rank says: the facts above that it knows, and the error that it found in what it was given."""
     digests = [hashlib.sha256(facts[fact]).digest()[:_DIGEST_BYTES] if fact in facts else _UNKNOWN for fact in _FACTS]
-    # A problem may be an error of any class, of a buffer that is none: whatever its words are, the others get them.
+    # The message of any error reaches the other ranks, even text that UTF-8 cannot encode.
     words = b"" if problem is None else " ".join(str(problem).split()).encode(errors="backslashreplace")
     said = b"".join([*digests, bytes([problem is not None]), words])
     return said[:ANSWER_BYTES].ljust(ANSWER_BYTES, b"\0")

@@ -19,7 +19,7 @@ from gpulayout.running.same_kind import ArrayCall, on_memory
 
 
 def flat(buffer: Any, shape: Shape, role: str, *, writing: bool = False) -> Any:
-    """A rank's buffer as a 1-D array of its library; TypeError or BufferError if it is none of this shape."""
+    """A rank's buffer as a 1-D array of its library; TypeError or BufferError if it does not fit the shape."""
     backend, opened = arrays.open_array(buffer, role, writing=writing)
     array = flat_buffer(backend, opened, shape, role)
     check_exact(array, shape, role, keyword=False)
@@ -63,7 +63,7 @@ def _torch_of(array: Any) -> Any:
 def new_buffer(shape: Shape, like: Any) -> Any:
     """Memory for a buffer of a shape, of the library and on the device of another array; for JAX see `new_memory`.
 
-    Its padding has its value; what its elements are is not said.
+    Its padding is filled; its elements are undefined.
     """
     return new_memory(shape, like)[0]
 
@@ -99,7 +99,7 @@ def is_padded(shape: Shape) -> bool:
 
 
 def _fill(backend: Backend, shape: Shape, made: AnyArray) -> None:
-    """Write a buffer whose elements are all one, that of an array with strides of 0."""
+    """Write a whole buffer: its padding, and as elements one arbitrary value, of an array whose strides are 0."""
     if is_padded(shape):
         zeros = [0] * shape.rank
         one = backend.empty((1,), backend.held(shape.dtype), made)

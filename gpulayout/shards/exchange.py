@@ -212,10 +212,10 @@ class Exchange:
         Raises
         ------
         LayoutError
-            For elements that change on the way, or shift within bytes, for runs shorter than `least`, and for tables
-            that are none of these buffers, or of a rank that holds nothing.
+            When elements change on the way or shift within bytes, when a run is shorter than `least`, and when a table
+            does not fit its buffer or belongs to a rank that holds nothing.
         IndexError
-            For ranks that there are not.
+            When a rank does not exist.
 
         See Also
         --------
@@ -375,25 +375,26 @@ class Exchange:
         out : array, optional
             The buffer of this rank in the target, in memory apart from `buffer`.
         max_bytes : int or str, optional
-            The most bytes that this rank holds for packed messages, beside the two buffers.  Larger messages go in
-            pieces.  None for as many as it takes at once.
+            The most bytes that this rank allocates for packed messages, besides the two buffers.  Larger messages are
+            sent in pieces.  None sets no limit.
         check : bool, optional
-            The ranks first tell each other what they run.  Without that, a mistake on one of them lets the others wait
-            for the group's timeout; and the first call on a group of NCCL has to be one of all its ranks, as this is.
+            Whether the ranks first compare what they are about to run.  Without this check, a mistake on one rank makes
+            the others wait until the group times out; and NCCL requires every rank of a group to join its first call,
+            as this check does.
 
         Returns
         -------
         array or None
-            `out`, or else a new buffer of the library of `buffer`, of PyTorch where that is None.  None for a rank that
-            holds nothing in the target.
+            `out` if given, else a new buffer of the same library as `buffer`, or of PyTorch if `buffer` is None.  None
+            for a rank that holds nothing in the target.
 
         Raises
         ------
         LayoutError, TypeError, BufferError
-            For a group of another size, and for buffers that are not those of the shards.  Nothing was sent, and
-            nothing written; with `check`, every rank gets an error that names the first such rank.
+            When the group has another size, or a buffer does not fit its shard.  Nothing has been sent or written;
+            with `check`, every rank gets an error that names the first rank with a problem.
         LayoutError
-            With `check`, for ranks that run different exchanges.
+            With `check`, when ranks run different exchanges.
         ConnectionError
             When another process has ended, or does not answer within the group's timeout.  `out` is incomplete then.
 

@@ -75,7 +75,7 @@ def _text(sharding: Any) -> str:
 
 
 def _hint(value: Any) -> str:
-    """What to write instead of something that is no sharding."""
+    """What to write instead of something that is not a sharding."""
     if hasattr(value, "sharding"):  # an array, or a Format
         return ": pass its .sharding"
     return ": gl.Sharding.by_mesh takes a mesh and a spec" if hasattr(value, "unreduced") else ""

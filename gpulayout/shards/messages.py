@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 from gpulayout.layout.checks import ByteCount
 from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.layout import Layout
+from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.listing import run_list
-from gpulayout.moves.move import Move
-from gpulayout.moves.pieces import relayout_pieces
 from gpulayout.moves.placement import Box, Placement
 from gpulayout.moves.run_list import RunList
 from gpulayout.moves.windows import window_of
@@ -104,8 +103,8 @@ class Message:
     parts : tuple of MessagePart
         The boxes, and the layout of their bytes.
     sends_directly, lands_directly : bool
-        Whether the bytes lie in one run in the source's buffer, or in the target's, as they travel: then no memory is
-        needed between.
+        Whether the bytes lie in the source's buffer, or in the target's, exactly as they travel: in one run.  That side
+        then needs no staging memory.
 
     Examples
     --------
@@ -177,12 +176,12 @@ class Message:
     def send_view(self, buffer: Any) -> Any:
         """The bytes of the source's buffer that travel, as uint8 over its memory; None unless `sends_directly`."""
         run = self._planned[0][1].run if self.sends_directly else None
-        return None if run is None else self._source_bytes(buffer)[run.first : run.last]
+        return None if run is None else bytes_of(self._read(buffer))[run.first : run.last]
 
     def receive_view(self, out: Any) -> Any:
         """The bytes of the target's buffer that arrive, as uint8 over its memory; None unless `lands_directly`."""
         run = self._planned[0][2].run if self.lands_directly else None
-        return None if run is None else self._target_bytes(out)[run.first : run.last]
+        return None if run is None else bytes_of(self._written(out))[run.first : run.last]
 
     def pack(self, buffer: Any, out: Any = None) -> Any:
         """The bytes that travel.
@@ -203,14 +202,13 @@ class Message:
         Raises
         ------
         TypeError, BufferError
-            For a buffer that is none of the source's shard, and for another `out`.
+            When `buffer` does not fit the source's shard, or `out` is not `nbytes` of uint8.
         """
         if out is None and self.sends_directly:
             return self.send_view(buffer)
-        source = flat(buffer, self._shard(self._sides.source, self.source), "buffer")
-        memory = (
-            _empty_bytes(source, self.nbytes) if out is None else flat(out, _bytes(self.nbytes), "out", writing=True)
-        )
+        source = self._read(buffer)
+        wanted = Shape("u8", (self.nbytes,))
+        memory = new_buffer(wanted, source) if out is None else flat(out, wanted, "out", writing=True)
         for part, way, _ in self._planned:
             data = memory[part.begin : part.begin + part.wire.nbytes]
             if way.run is not None:
@@ -237,10 +235,10 @@ class Message:
         Raises
         ------
         TypeError, BufferError
-            For bytes that are not `nbytes` of uint8, and for a buffer that is none of the target's shard.
+            When `packed` is not `nbytes` of uint8, or `out` does not fit the target's shard.
         """
-        arrived = flat(packed, _bytes(self.nbytes), "packed")
-        target = flat(out, self._shard(self._sides.target, self.target), "out", writing=True)
+        arrived = flat(packed, Shape("u8", (self.nbytes,)), "packed")
+        target = self._written(out)
         for part, _, way in self._planned:
             data = arrived[part.begin : part.begin + part.wire.nbytes]
             if way.run is not None:
@@ -251,8 +249,8 @@ class Message:
 
     def copy(self, buffer: Any, out: Any) -> Any:
         """Bring the boxes from the source's buffer to the target's, both in reach of this process."""
-        source = flat(buffer, self._shard(self._sides.source, self.source), "buffer")
-        target = flat(out, self._shard(self._sides.target, self.target), "out", writing=True)
+        source = self._read(buffer)
+        target = self._written(out)
         for box in self.boxes:
             run_request(_between(self._sides, self.source, self.target, box), source, target)
         return out
@@ -277,7 +275,7 @@ class Message:
         Raises
         ------
         LayoutError
-            As `Plan.runs` raises it: for elements that change on the way, shift within bytes, or are too few.
+            As `Exchange.runs` raises it.
         """
         moves = [_between(self._sides, self.source, self.target, box).pieces for box in self.boxes]
         pieces = tuple(itertools.chain.from_iterable(moves)) if all(moves) else ()
@@ -290,19 +288,11 @@ class Message:
         assert shard is not None  # a rank that holds nothing has no messages
         return shard
 
-    def _source_bytes(self, buffer: Any) -> Any:
-        return bytes_of(flat(buffer, self._shard(self._sides.source, self.source), "buffer"))
+    def _read(self, buffer: Any) -> Any:
+        return flat(buffer, self._shard(self._sides.source, self.source), "buffer")
 
-    def _target_bytes(self, out: Any) -> Any:
-        return bytes_of(flat(out, self._shard(self._sides.target, self.target), "out", writing=True))
-
-
-def _empty_bytes(like: Any, nbytes: int) -> Any:
-    return new_buffer(_bytes(nbytes), like)
-
-
-def _bytes(count: int) -> Shape:
-    return Shape("u8", (count,))
+    def _written(self, out: Any) -> Any:
+        return flat(out, self._shard(self._sides.target, self.target), "out", writing=True)
 
 
 def inner(box: Box, whole: Box) -> Box:
@@ -346,19 +336,6 @@ def _run_of(side: Sharding, rank: int, box: Box) -> Direct | None:
     return Direct(window.shape, window.first * unit, window.last * unit)
 
 
-def _is_same_bytes(source: Shape, target: Shape) -> bool:
-    """Whether two shapes without padding of one array place each element at the same byte."""
-    if source == target:
-        return True
-    (piece, *others) = relayout_pieces(source, target)
-    move = piece.move
-    return (
-        not others
-        and isinstance(move, Move)
-        and all(axis.source_stride == axis.target_stride == move.itemsize for axis in move.axes)
-    )
-
-
 def _between(sides: Sides, source: int, target: int, box: Box) -> Request:
     read, write = placed(sides.source, source, box), placed(sides.target, target, box)
     return request(read, write, sides.change_of(box))
@@ -369,15 +346,11 @@ def _planned(sides: Sides, source: int, target: int, box: Box) -> tuple[Shape, _
     read, write = placed(sides.source, source, box), placed(sides.target, target, box)
     sent, landed = _run_of(sides.source, source, box), _run_of(sides.target, target, box)
     (before, after), change = sides.bits(source, target), sides.change_of(box)
-    if change is None and sent and landed and _is_same_bytes(sent.shape, landed.shape):
+    if change is None and sent and landed and same_buffer(sent.shape, landed.shape):
         return sent.shape, _Way(sent, None), _Way(landed, None)
     first = after <= before
-    if landed is not None and first:
-        sent = None
-    elif sent is not None and (change is None and before == after or not first):
-        landed = None
-    else:
-        sent = landed = None
+    landed = landed if first else None  # a run travels as it lies only if its side has the narrower type
+    sent = sent if landed is None and (not first or (change is None and before == after)) else None
     if landed is not None:
         wire = landed.shape
     elif sent is not None:

@@ -32,7 +32,7 @@ def boxes_to_send(source: Sharding, target: Sharding) -> dict[Pair, tuple[Box, .
             continue
         near = _meeting(corners, box)
         parts = _parts(corners[near], box)
-        if not (are_apart or not _overlap(parts)) or sum(_volumes(parts)) != volume(box):
+        if (not are_apart and _overlap(parts)) or sum(_volumes(parts)) != volume(box):
             covering = _covering(rank, box, [distinct[number] for number in near], holders, target)
         else:
             covering = zip(map(_box, parts.tolist()), [holders[distinct[number]] for number in near])

@@ -58,12 +58,12 @@ class Sharding:
     Raises
     ------
     LayoutError
-        For boxes that are not slices with step 1, as many layouts as there are no ranks, and shapes that no buffer can
-        hold.
+        When a box has steps other than 1 or ends beyond the array, when there is not one layout for each rank, and when
+        no buffer can hold a shape.
     TypeError
-        For what is no shape, no box or no layout.
+        When an argument is not a shape, a box or a layout.
     IndexError
-        For a box of more slices than dimensions.
+        When a box has more slices than the array has dimensions.
 
     See Also
     --------
@@ -72,7 +72,7 @@ class Sharding:
 
     Notes
     -----
-    A rank is a number from 0; whoever carries the bytes says which process it is.
+    Ranks are numbered from 0.  The transport decides which process each of them is.
 
     Examples
     --------

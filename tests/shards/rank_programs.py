@@ -143,7 +143,7 @@ BAD = {
     "the same memory": lambda buffer: (buffer, {"out": buffer}),
     "a read-only out": lambda buffer: (buffer, {"out": np.frombuffer(bytes(buffer.nbytes), np.float32)}),
     "a short out": lambda buffer: (buffer, {"out": np.zeros(3, np.float32)}),
-    "an out that is no array": lambda buffer: (buffer, {"out": "x"}),
+    "an out that is not an array": lambda buffer: (buffer, {"out": "x"}),
     "bytes that are no number": lambda buffer: (buffer, {"max_bytes": "many"}),
     "too few bytes": lambda buffer: (buffer, {"max_bytes": 10}),
 }

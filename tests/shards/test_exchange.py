@@ -197,7 +197,7 @@ REFUSED = {
     "other sizes": (gl.LayoutError, [ROWS, gl.Sharding("f32[12,9]", [...])], {}, "dimension 1 is 9, not 10"),
     "another type": (gl.LayoutError, [ROWS, gl.Sharding("f16[12,10]", [...])], {}, "dtype='f16' converts"),
     "no sharding": (TypeError, [ROWS, "f32[12,10]"], {}, "target is 'f32.*write a gl.Sharding"),
-    "an option that is none": (TypeError, [ROWS, COLUMNS], {"device": 0}, "device"),
+    "an unknown option": (TypeError, [ROWS, COLUMNS], {"device": 0}, "device"),
 }
 
 

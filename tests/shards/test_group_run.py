@@ -72,7 +72,7 @@ ON_RANK_1 = {
     "the same memory": r"BufferError: buffer and out overlap in memory",
     "a read-only out": r"BufferError: out .*(read-only|writ)",
     "a short out": r"BufferError: out has 3 elements",
-    "an out that is no array": r"TypeError: out ",
+    "an out that is not an array": r"TypeError: out ",
     "bytes that are no number": r"LayoutError: max_bytes 'many' is not a number of bytes",
     "too few bytes": r"LayoutError: max_bytes is 10, but rank 0 sends and receives 4 messages: write at least 128",
 }

@@ -114,7 +114,7 @@ REFUSED_MESHES = {
     "two axes over a size they do not divide": (gl.LayoutError, [{"x": 2, "y": 2}, (("x", "y"),)], "cut it in differ"),
     "a name alone": (TypeError, [{"x": 2}, "x"], "spec is 'x'"),
     "an axis without ranks": (gl.LayoutError, [{"x": 0}, ("x",)], "at least one rank"),
-    "a size that is no number": (TypeError, [{"x": True}, ("x",)], "a name and a whole number"),
+    "a size that is not a number": (TypeError, [{"x": True}, ("x",)], "a name and a whole number"),
     "an entry that is an array without dimensions": (TypeError, [{"x": 2}, np.array(1)], "an entry for each dimension"),
     "more ranks than there can be": (gl.LayoutError, [{"x": 2**40, "y": 10**30}, ("x",)], "more than 16777216 ranks"),
     "no mapping": (TypeError, [[2, 4], ("x",)], "names and sizes"),

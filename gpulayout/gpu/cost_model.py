@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpulayout.gpu.devices import Device
-from gpulayout.gpu.kernel_numbers import LANES, SECTOR
+from gpulayout.gpu.kernel_numbers import LANES, SECTOR, THREADS
 
 REGISTER_UNIT = 8  # registers are handed out to the threads of a warp in units of this
 NEARLY = 0.75  # of the longest bound
@@ -77,23 +77,23 @@ MEMORY, CACHE, ISSUE = "memory", "the path to the cache", "instruction issue"
 LATENCY, TAIL, LAUNCH = "too few bytes in flight", "too few blocks", "the launch"
 
 
-def resident_blocks(work: LaunchWork, device: Device) -> int:
-    """The blocks that fit a multiprocessor at a time.
+def resident_blocks(registers: int, shared_bytes: int, device: Device, threads: int = THREADS) -> int:
+    """The blocks of so many registers of a thread, bytes of shared memory and threads that fit a multiprocessor.
 
     >>> from gpulayout.gpu.devices import DEVICES
-    >>> resident_blocks(LaunchWork(100, 256, 48, 16384, 0, 0, (0, 0), 0, 0), DEVICES["V100 SXM2"])
+    >>> resident_blocks(48, 16384, DEVICES["V100 SXM2"])
     5
     """
-    registers = -(-max(work.registers, 1) // REGISTER_UNIT) * REGISTER_UNIT
-    shared = max(work.shared_bytes + device.kept_bytes, 1)
-    fits = device.registers // (registers * work.threads), device.shared_bytes // shared, device.threads // work.threads
+    unit = -(-max(registers, 1) // REGISTER_UNIT) * REGISTER_UNIT
+    shared = max(shared_bytes + device.kept_bytes, 1)
+    fits = device.registers // (unit * threads), device.shared_bytes // shared, device.threads // threads
     return max(1, min(*fits, device.blocks))
 
 
 def predicted(work: LaunchWork, device: Device) -> Prediction:
     """The time of a launch on a device that does nothing else, with data that no cache holds."""
     blocks = work.blocks / device.multiprocessors  # of one multiprocessor
-    together = min(resident_blocks(work, device), math.ceil(blocks))
+    together = min(resident_blocks(work.registers, work.shared_bytes, device, work.threads), math.ceil(blocks))
     wasted = work.partial * device.partial + work.runs * device.row_bytes
     held = device.l2_bytes * work.written / max(work.read + work.written, 1)  # by the cache, at the end
     moved = work.read + max(work.written - held, 0) + wasted

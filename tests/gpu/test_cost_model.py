@@ -165,7 +165,7 @@ def test_more_of_anything_takes_no_less_time():
     "registers, shared_bytes, blocks", [(32, 0, 8), (40, 0, 6), (48, 16384, 5), (64, 0, 4), (32, 65536, 3), (255, 0, 1)]
 )
 def test_registers_shared_memory_and_threads_limit_the_resident_blocks(registers, shared_bytes, blocks):
-    assert resident_blocks(LaunchWork(999, 256, registers, shared_bytes, 1, 1, (1, 1), 0, 1), H100) == blocks
+    assert resident_blocks(registers, shared_bytes, H100) == blocks
 
 
 def test_a_copy_is_a_copy_on_every_device():

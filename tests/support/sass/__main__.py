@@ -3,16 +3,20 @@
     python -m tests.support.sass                              the budgets' moves, for sm_90
     python -m tests.support.sass --architectures sm_80 sm_90 sm_100
     python -m tests.support.sass --only odd --widths 1 2      moves whose name contains a word, for some element sizes
+    python -m tests.support.sass --in-flight                  every kernel: KB under way, and those that are too few
 
 Columns: executed instructions per element, as a device issues them (32 for each that a warp executes), and those of
 active lanes alone; registers; bytes of a thread that are under way at once, and KB of all blocks that fit on a
-multiprocessor with 64 warps and 164 KB of shared memory; instructions of a warp before its first read; sectors that
+multiprocessor of an H100; instructions of a warp before its first read; sectors that
 requests touch on both sides, and cycles of shared memory, relative to the fewest.
 """
 
 import argparse
 
+from gpulayout.gpu.cost_model import resident_blocks
+from gpulayout.gpu.devices import DEVICES, REFERENCE
 from tests.support.kernel_cases import WIDTHS
+from tests.support.sass import in_flight
 from tests.support.sass.budgets import moves
 from tests.support.sass.launches import taken
 
@@ -24,7 +28,13 @@ def main():
     parser.add_argument("--architectures", nargs="+", default=["sm_90"])
     parser.add_argument("--widths", nargs="+", type=int, default=list(WIDTHS), help="bytes of the elements")
     parser.add_argument("--only", default="", help="moves whose name contains this")
+    parser.add_argument("--in-flight", action="store_true", help="the table of bytes in flight instead")
     given = parser.parse_args()
+    if given.in_flight:
+        for architecture in given.architectures:
+            for line in in_flight.table(architecture, given.only):
+                print(line, flush=True)
+        return
     print(_HEAD)
     for width in given.widths:
         for case in moves(width):
@@ -34,7 +44,8 @@ def main():
 
 def _row(case, architecture):
     found = taken(case, architecture)
-    under_way = found.run.resident_blocks * found.counted.in_flight / 4  # of 256 threads, in KB
+    blocks = resident_blocks(found.run.registers, found.run.shared_bytes, DEVICES[REFERENCE])
+    under_way = blocks * found.counted.in_flight / 4  # of 256 threads, in KB
     return (
         f"{case.name:34} {case.plan.file:14} {architecture:7} {found.per_element:6.2f} {found.by_lanes:6.2f} "
         f"{found.run.registers:4} {found.counted.in_flight:6} {under_way:6.0f} "

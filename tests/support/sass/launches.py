@@ -32,11 +32,6 @@ class Run:
     shared_bytes: int
     counted: Counted
 
-    @property
-    def resident_blocks(self):
-        """Blocks of 256 threads that fit on a multiprocessor of an A100; 1 KB of shared memory goes to the system."""
-        return min(8, 65536 // (256 * -(-self.registers // 8) * 8), 164 * 1024 // (self.shared_bytes + 1024))
-
 
 @dataclasses.dataclass(frozen=True)
 class Taken:

@@ -96,18 +96,18 @@ def _packed():
     """Packed elements: unpacked, packed, in short and in padded rows, and turned."""
     for bits in (1, 2, 4):
         for pair in ((bits, 8), (8, bits)):
-            yield BitsCase(f"{pair[0]} bits to {pair[1]}", ((1 << 18, 1 << 18, 1, 1),), 1 << 18, 0, pair)
-        short = (11, 9, 1, 1), (9000, 9000, 9, 11)
-        yield BitsCase(f"{bits} bits to 8, short rows", short, 99000, 0, (bits, 8))
-        gaps = (1000, 1000, 1, 1), (200, 200, 1001, 1024)
-        yield BitsCase(f"{bits} bits to gaps", gaps, 200 * 1000, 0, (bits, bits), (0, 1))
+            yield BitsCase(f"{pair[0]} bits to {pair[1]}", ((1 << 16, 1 << 16, 1, 1),), 1 << 16, 0, pair)
+        short = (11, 9, 1, 1), (5000, 5000, 9, 11)
+        yield BitsCase(f"{bits} bits to 8, short rows", short, 55000, 0, (bits, 8))
+        gaps = (1000, 1000, 1, 1), (50, 50, 1001, 1024)
+        yield BitsCase(f"{bits} bits to gaps", gaps, 50 * 1000, 0, (bits, bits), (0, 1))
         side = 32 // bits
-        tiles = (side, side, 2048, 1), (2048, 2048, 1, side), (8, 8, side * 2048, side * 2048)
-        yield BitsCase(f"{bits} bits into tiles", tiles, 8 * side * 2048, 0, (bits, bits))
-        turned = (24 * side, 24 * side, 32 * side, 1), (32 * side, 32 * side, 1, 24 * side)
-        yield BitsCase(f"{bits} bits turned", turned, 24 * 32 * side * side, 0, (bits, bits))
-        odd = (511, 511, 767, 1), (767, 767, 1, 511)
-        yield BitsCase(f"{bits} bits turned, odd", odd, 511 * 767, 0, (bits, bits))
+        tiles = (side, side, 2048, 1), (2048, 2048, 1, side), (2, 2, side * 2048, side * 2048)
+        yield BitsCase(f"{bits} bits into tiles", tiles, 2 * side * 2048, 0, (bits, bits))
+        turned = (8 * side, 8 * side, 16 * side, 1), (16 * side, 16 * side, 1, 8 * side)
+        yield BitsCase(f"{bits} bits turned", turned, 8 * 16 * side * side, 0, (bits, bits))
+        odd = (255, 255, 383, 1), (383, 383, 1, 255)
+        yield BitsCase(f"{bits} bits turned, odd", odd, 255 * 383, 0, (bits, bits))
 
 
 def found(launched, architecture="sm_90"):

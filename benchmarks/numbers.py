@@ -85,6 +85,9 @@ MOVES = {
     "drawn words u8, 6 axes": Move("u8[33,21,15,102,12,26]", "{0,1,4,3,5,2}"),
     "pixels u8": Move("u8[64,1024,1024,3]", "{2,1,3,0}"),
     "pairs f32": Move("f32[33554432,2]", "{0,1}"),
+    "packed u4": Move("u4[32768,16384]{1,0:E(4)}", "{0,1:E(4)}"),
+    "packed u2": Move("u2[32768,32768]{1,0:E(2)}", "{0,1:E(2)}"),
+    "packed u4, odd": Move("u4[16385,32771]{1,0:E(4)}", "{0,1:E(4)}"),
 }
 COPIES = ("copy", "rows f16, 256 bytes", "rows f32, 60 bytes")
 TILES = tuple(name for name in MOVES if name.startswith("tile "))
@@ -154,6 +157,8 @@ VARIANTS = (
     *(Variant(f"ANY_BLOCKS = {n}", SMALL, {"ANY_BLOCKS": {1: n, 2: n, 4: n}}) for n in (4, 8)),
     _number("BOX_SHARED_BYTES", 16384, BOXES),
     _number("BOX_WORDS_MOST", 0, WORD_BOXES),
+    _number("TURN_WORDS", {1: 1, 2: 1, 4: 1}, ("packed u4", "packed u2")),
+    _number("TURN_WORDS", {1: 1, 2: 2, 4: 2}, ("packed u4",)),
     Variant("FIXED_TILES[4] = 32 x 32", ("tile f32", "short f32"), {"FIXED_TILES": FIXED_TILES | {4: (32, 32)}}),
     Variant("FIXED_TILES[4] = 32 x 64, short", ("short f32",), {"FIXED_TILES": FIXED_TILES | {4: (32, 64)}}),
     _order("blocks along a", "number = layer * (A * B) + rest % A * B + rest / A;"),
@@ -222,12 +227,12 @@ def plan_of(gl: Any, name: str, quick: bool) -> Any:
 
 
 def _small(text: str) -> str:
-    kind, _, sizes = text.rstrip("]").partition("[")
+    kind, sizes, layout = re.split(r"[\[\]]", text)
     numbers = [int(size) for size in sizes.split(",")]
     while math.prod(numbers) > 70_000:
         at = numbers.index(max(numbers))
         numbers[at] = -(-numbers[at] // 2)
-    return f"{kind}[{','.join(map(str, numbers))}]"
+    return f"{kind}[{','.join(map(str, numbers))}]{layout}"
 
 
 class Bench:
@@ -268,7 +273,7 @@ class Bench:
         """So many inputs and outputs that the cache has dropped a pair before its next turn."""
         from benchmarks.peers.inputs import scrambled
 
-        count, kind = max(1, -(-4 * self.l2_bytes // (2 * plan.source.nbytes))), plan.source.dtype
+        count, kind = max(1, -(-4 * self.l2_bytes // (2 * plan.source.nbytes))), plan.source.buffer_dtype
         found = []
         for seed in range(1 if self.quick else count):
             words = scrambled(self.cupy, -(-(before + plan.source.nbytes) // 4), seed)

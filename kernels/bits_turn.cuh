@@ -1,4 +1,4 @@
-// A square block of packed elements, transposed in registers, for bits_turn.cu and bits_turn_any.cu.
+// A square block of packed elements, transposed in registers, for bits_turn.cu, bits_turn_wide.cu and bits_turn_any.cu.
 //
 // A word has GPL_SIDE slots, and a block as many words: slot q of word p becomes slot p of word q.
 //   bits 4: 8 words of 8 slots.  Squares swap across the diagonal, first of 4 x 4 slots, then 2 x 2, then single slots:
@@ -15,13 +15,19 @@ __device__ __forceinline__ void gpl_transpose_bits(unsigned (&row)[GPL_SIDE]) {
 #pragma unroll
   for (int half = GPL_SIDE / 2; half > 0; half /= 2) {
     const int shift = half * GPL_SOURCE_BITS;
-    const unsigned lower = ~0u / ((1u << shift) + 1);              // shift 8: 0x00ff00ff
+    const unsigned lower = ~0u / ((1u << shift) + 1);              // shift 4: 0x0f0f0f0f
 #pragma unroll
     for (int p = 0; p < GPL_SIDE; ++p) {
       if (p & half) continue;
-      const unsigned swapped = (row[p] >> shift ^ row[p + half]) & lower;
-      row[p] ^= swapped << shift;
-      row[p + half] ^= swapped;
+      const unsigned first = row[p], second = row[p + half];
+      if (shift >= 8) {                                            // whole bytes: two instructions for five
+        row[p] = __byte_perm(first, second, shift == 16 ? 0x5410 : 0x6240);
+        row[p + half] = __byte_perm(first, second, shift == 16 ? 0x7632 : 0x7351);
+      } else {
+        const unsigned swapped = (first >> shift ^ second) & lower;
+        row[p] = first ^ swapped << shift;
+        row[p + half] = second ^ swapped;
+      }
     }
   }
 }

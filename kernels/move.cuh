@@ -74,8 +74,8 @@ struct GplSteps {
 //   bits_any                                                             first_slot
 //   bits_turn_any   lower: rows of the target from one coordinate of     first_slot
 //                   axis 1 to the next; 0 if there are gaps
-//   bits_turn       target_step: words from one row of a block to        source_step: the same in the source
-//                   the next in the target
+//   bits_turn,      target_step: words from one row of a block to        source_step: the same in the source
+//   bits_turn_wide  the next in the target
 //   tile            ragged: 1 if places are padded, or a bound or an
 //                   extent may lie inside a chunk; else 0
 //   tile_any        depth: matrices of a stack in one tile, or 0         pitch: elements between rows of a tile in shared

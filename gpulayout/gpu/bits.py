@@ -1,7 +1,8 @@
 """Launches for packed elements that do not move as whole bytes.
 
-Where source and target have different minor axes, kernels/bits_turn.cu and bits_turn_any.cu transpose blocks of
-elements in registers; kernels/bits.cu and bits_any.cu take everything else, slot by slot or in words.
+Where source and target have different minor axes, kernels/bits_turn_wide.cu, bits_turn.cu and bits_turn_any.cu
+transpose blocks of elements in registers; kernels/bits.cu and bits_any.cu take everything else, slot by slot or in
+words.
 
 A byte of the source holds neighbours along the source's minor axis, and a byte of the target along the target's.  A
 square block of slots is whole words on both sides.  Its rows are read, transposed in registers, and written as rows of
@@ -9,7 +10,8 @@ the target.
 
     s4[64,64]{1,0:E(4)} to {0,1:E(4)}, in words of 8 slots:  8 x 8 blocks, whose 8 rows are 8 words apart on both sides
 
-For bits_turn.cu distances between blocks must be whole words, so sizes and strides are multiples of a word's slots.
+For bits_turn.cu distances between blocks must be whole words, so sizes and strides are multiples of a word's slots; for
+bits_turn_wide.cu they must be whole vectors.
 """
 
 from __future__ import annotations
@@ -19,14 +21,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gpulayout.gpu.element_width import TARGET, VECTOR_BYTES, MoveWork
-from gpulayout.gpu.kernel_numbers import BLOCKS_ALONG, ITEMS, MOST_READ, MOST_WRITTEN, THREADS
+from gpulayout.gpu.kernel_numbers import (
+    BLOCKS_ALONG,
+    ITEMS,
+    LANES,
+    MOST_READ,
+    MOST_WRITTEN,
+    THREADS,
+    TURN_ALONG,
+    TURN_WORDS,
+)
 from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, offset_bits, planned
 from gpulayout.layout.checks import counted
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Axis
 from gpulayout.moves.packed_move import PackedMove
 
-GROUP = 8  # words along the target that the lanes of a warp write side by side: a sector of 32 bytes
 AXES = (4, 8, 64)  # compiled numbers of axes: few, since each is compiled for nine pairs of widths
 TURN_AXES = (2, 4, 8)  # those of bits_turn_any.cu, which is compiled for three; more axes are too short for blocks
 _WORD = 4  # bytes that a thread of the transposing kernels writes, and that others read of a packed source
@@ -34,10 +44,12 @@ _PHASES = 16  # a thread of bits.cu adds the phase of the source's address to th
 # Blocks of a tile along the target -> how much work a tile then takes: runs of up to 32 bytes take more sectors.
 # The cost model has no figures for this kernel.
 _WORK = dict(zip(BLOCKS_ALONG, (12, 11, 10, 10, 13, 16)))
+MOST_IDLE = 2  # threads of bits_turn_wide.cu for each with a block, which takes half the instructions of bits_turn.cu
 MOST_UNFILLED = 10  # slots of the blocks for each of the move; from there on, slot by slot is as fast
 _DENSE = Kernel("bits", "bits.cu", "gpl_bits", shared_bytes=0, is_estimated=False)
 _ANY = Kernel("bits", "bits_any.cu", "gpl_bits_any", shared_bytes=0, is_estimated=False)
 _TURN = Kernel("bits", "bits_turn.cu", "gpl_bits_turn", shared_bytes=0, is_estimated=False)
+_TURN_WIDE = Kernel("bits", "bits_turn_wide.cu", "gpl_bits_turn_wide", shared_bytes=0, is_estimated=False)
 _TURN_ANY = Kernel("bits", "bits_turn_any.cu", "gpl_bits_turn_any", shared_bytes=0, is_estimated=False)
 
 
@@ -131,8 +143,7 @@ def _turn_plan(move: PackedMove, phases: tuple[int, int]) -> KernelPlan | None:
     axes = (minor, source_minor, *[axis for axis in others if axis is not source_minor])
     # A padding element is repeated through a byte.
     padded = replace(move, pad=bytes([move.pad[0] * (255 // ((1 << move.bits) - 1))]))
-    plan = None if any(phase % _WORD for phase in phases) else _whole_words(padded, axes)
-    return plan or _any_rows(padded, axes, phases[TARGET])
+    return _wide(padded, axes, phases) or _whole_words(padded, axes, phases) or _any_rows(padded, axes, phases[TARGET])
 
 
 def _reason(move: PackedMove, rows: str) -> str:
@@ -143,22 +154,78 @@ def _reason(move: PackedMove, rows: str) -> str:
     )
 
 
-def _whole_words(move: PackedMove, axes: tuple[Axis, ...]) -> KernelPlan | None:
-    """The launch of a move whose blocks are whole words on both sides; None if they are not.
+def _is_whole(move: PackedMove, axes: tuple[Axis, ...], phases: tuple[int, int], words: int) -> bool:
+    """Whether all blocks are whole words on both sides, so many words side by side.
 
     axes   of the move: the minor axis of the target, that of the source, the others
     """
-    slots = 8 * _WORD // move.bits
     minor, source_minor, *others = axes
     sizes = (*minor[:3], *source_minor[:2], source_minor.target_stride, move.start)
-    if any(number % slots for number in (*sizes, *[stride for axis in others for stride in axis[2:]])):
+    strides = [stride for axis in others for stride in axis[2:]]
+    slots = words * 8 * _WORD // move.bits
+    return not any(number % slots for number in (*sizes, *strides)) and not any(
+        phase % (words * _WORD) for phase in phases
+    )
+
+
+def _wide(move: PackedMove, axes: tuple[Axis, ...], phases: tuple[int, int]) -> KernelPlan | None:
+    """The launch in vectors; None if they are not aligned, or if most threads of its tiles would have no block."""
+    words = TURN_WORDS[move.bits]
+    while words > 1 and not _is_whole(move, axes, phases, words):
+        words //= 2
+    if words == 1 or len(axes) > max(TURN_AXES):
         return None
-    blocks = [
+    minor, source_minor, *others = _in_words(move, axes, words)
+    counts, tile = _warps(minor.extent, source_minor.extent)
+    if math.prod(counts) * THREADS > MOST_IDLE * minor.extent * source_minor.extent:
+        return None
+    total, slots = math.prod(axis.extent for axis in others), 8 * _WORD // move.bits
+    first, second = axes[1].target_stride // slots, axes[0].source_stride // slots
+    plan = planned(
+        MoveWork(move, _WORD, filled((minor, source_minor, *others), TURN_AXES), (0, 0), (_reason(move, ""),)),
+        _TURN_WIDE,
+        words * _WORD,
+        math.prod(counts) * total,
+        MoveFields(total, counts, tile, first=first, second=second),
+        variant=(*packing_macros(move), ("GPL_WORDS", words)),
+        reach=max(move.source_span[1], move.target_span[1]) // _WORD,
+    )
+    return replace(plan, tile=None)
+
+
+def _warps(words: int, vectors: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The tiles along b and a, the fewest for so many words of b and vectors of a, and the warps of a tile along these.
+
+    >>> _warps(4096, 1024), _warps(8, 1024)
+    (((128, 128), (4, 2)), ((1, 32), (1, 8)))
+    """
+    along, across = TURN_ALONG, LANES // TURN_ALONG
+    tiles = []
+    for down in (4, 2, 8, 1):
+        aside = THREADS // LANES // down
+        tiles.append(((math.ceil(words / (along * down)), math.ceil(vectors / (across * aside))), (down, aside)))
+    return min(tiles, key=lambda tile: math.prod(tile[0]))
+
+
+def _in_words(move: PackedMove, axes: tuple[Axis, ...], words: int) -> list[Axis]:
+    """The axes in blocks, the second in vectors of so many of them; strides in words."""
+    slots = 8 * _WORD // move.bits
+    minor, source_minor, *others = axes
+    wide = slots * words
+    return [
         Axis(minor.extent // slots, minor.bound // slots, minor.source_stride, 1),
-        Axis(source_minor.extent // slots, source_minor.bound // slots, 1, source_minor.target_stride),
+        Axis(source_minor.extent // wide, source_minor.bound // wide, words, source_minor.target_stride * words),
         *[Axis(extent, bound, source // slots, target // slots) for extent, bound, source, target in others],
     ]
-    axes = _grouped(blocks)
+
+
+def _whole_words(move: PackedMove, axes: tuple[Axis, ...], phases: tuple[int, int]) -> KernelPlan | None:
+    """The launch of a move whose blocks are whole words on both sides; None if they are not."""
+    if not _is_whole(move, axes, phases, 1):
+        return None
+    slots = 8 * _WORD // move.bits
+    minor, source_minor, *_ = axes
+    axes = _grouped(_in_words(move, axes, 1))
     total = math.prod(axis.extent for axis in axes)
     plan = planned(
         MoveWork(move, _WORD, filled(axes), (0, 0), (_reason(move, ""),)),
@@ -177,7 +244,7 @@ def _grouped(blocks: Sequence[Axis]) -> tuple[Axis, ...]:
     over these groups becomes the third.
     """
     minor, second, *others = blocks
-    size = max(size for size in range(1, GROUP + 1) if minor.extent % size == 0 == minor.bound % size)
+    size = max(size for size in range(1, TURN_ALONG + 1) if minor.extent % size == 0 == minor.bound % size)
     groups = Axis(minor.extent // size, minor.bound // size, minor.source_stride * size, minor.target_stride * size)
     loops = (Axis(size, size, minor.source_stride, minor.target_stride), second, groups, *others)
     return tuple(loop for loop in loops if loop.extent > 1) or loops[:1]

@@ -49,6 +49,11 @@ BOX_WORDS_MOST = 50  # instructions for an element; a box of words that takes mo
 # box_words.cu: elements of a word, digits of a number, bytes of its tables and a box
 WORD, RUN_DIGITS, WORD_SHARED_BYTES = 4, 12, 24064
 
+TURN_ALONG = SECTOR // 4  # bits_turn.cu, bits_turn_wide.cu: lanes of a warp that write words side by side, a sector
+# bits_turn_wide.cu: bits of an element -> words of a thread in a row of the source, if addresses and strides allow so
+# many; with 1, bits_turn.cu moves all.  Two blocks of 1 bit, 32 words each, would take too many registers.
+TURN_WORDS = {1: 1, 2: 2, 4: 4}
+
 BLOCKS_ALONG = (8, 16, 32, 64, 128, 256)  # bits_turn_any.cu: blocks of a tile along the target; it has one per thread
 NO_DIVISION = 255  # instructions.cuh: the shift of a divisor of 1
 MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}  # coordinate.cuh: what becomes of an index out of bounds
@@ -71,6 +76,7 @@ FILES: dict[str, dict[str, _Number]] = {
     "gather.cuh": {"ITEMS": ITEMS, "FEW_ITEMS": FEW_ITEMS},
     "bits.cu": {"MOST_WRITTEN": MOST_WRITTEN, "MOST_READ": MOST_READ},
     "bits_any.cu": {"ITEMS": ITEMS},
+    "bits_turn_wide.cu": {"ALONG": TURN_ALONG},
     "bits_turn_any.cu": {"MOST_ACROSS": THREADS // min(BLOCKS_ALONG)},
     "copy.cu": {"ALIGNED_ITEMS": ITEMS, "SHIFTED_ITEMS": SHIFTED_ITEMS, "CHANGED_ITEMS": CHANGED_ITEMS},
     "rows.cu": {"ALIGNED_ITEMS": ITEMS, "SHIFTED_ITEMS": SHIFTED_ITEMS, "CHANGED_ITEMS": CHANGED_ITEMS},

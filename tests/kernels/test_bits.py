@@ -88,7 +88,7 @@ def test_every_bit_order_is_right(source_bits, target_bits):
 def test_blocks_of_every_bit_order_are_turned_right(bits):
     whole, any_rows = list(turns(bits)), list(odd_turns(bits))
     for case in in_orders(case for case in [*whole, *any_rows] if case.index_bits == 32):
-        assert case.plan.file in ("bits_turn.cu", "bits_turn_any.cu")
+        assert case.plan.file in ("bits_turn.cu", "bits_turn_wide.cu", "bits_turn_any.cu")
         assert written(case).tolist() == case.expected.tolist(), case.name
 
 
@@ -106,7 +106,8 @@ def test_blocks_are_turned_right(bits):
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 def test_blocks_are_written_in_whole_sectors_and_read_in_halves():
     """Eight lanes write a sector of 32 bytes; four read half of one; the next warp reads the rest from the cache."""
-    case = BitsCase("u4[256,512] turned", ((256, 256, 512, 1), (512, 512, 1, 256)), 256 * 512, 0, (4, 4))
+    case = BitsCase("u1[512,512] turned", ((512, 512, 512, 1), (512, 512, 1, 512)), 512 * 512, 0, (1, 1))
+    assert case.plan.file == "bits_turn.cu"
     (result,) = runner.run([case.record()], "trace")
     assert result.buffers[1] == case.expected.tobytes()
     assert (

@@ -44,6 +44,10 @@ def into_tiles(bits):
     return BitsCase(f"tiles of {bits} bits", axes, rows * columns, 0, (bits, bits))
 
 
+def turned_bits(bits, size):
+    return BitsCase(f"{bits} bits turned", ((size, size, size, 1), (size, size, 1, size)), size**2, 0, (bits, bits))
+
+
 # kernel, move, limit, and one block of how many is executed
 BUDGETS = [
     ("tile.cu", turned(4, 768, 768), 8, 1),
@@ -71,7 +75,10 @@ BUDGETS = [
     ("bits.cu", packed(1, 8, size=9, padding=2), 25, 1),
     ("bits.cu", packed(8, 4, size=100, padding=2), 40, 1),
     ("bits.cu", packed(4, 8), 7, 1),
-    ("bits_turn.cu", into_tiles(4), 3.5, 1),
+    ("bits_turn.cu", into_tiles(4), 3.1, 1),
+    ("bits_turn_wide.cu", turned_bits(4, 1024), 1.7, 1),
+    ("bits_turn_wide.cu", turned_bits(2, 1024), 0.95, 1),
+    ("bits_turn.cu", turned_bits(1, 2048), 0.57, 1),
 ]
 
 

@@ -14,6 +14,7 @@ from tests.support.simt.sparse import sparse_bytes
 REASON = toolchain.missing()
 pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
 BIG = 2**32
+TILES = 3 * (2**31 - 1) - 2  # nearly all that a grid of three rows has
 PAD = 0b1011
 
 # (file, axes of (extent, bound, source stride, target stride) in slots, bits of a slot in the source and the target)
@@ -38,13 +39,29 @@ CASES = {
     "turned to gaps": ("bits_turn_any.cu", ((48, 45, 31, 1), (31, 30, 1, 56), (BIG + 3, BIG + 3, 0, 1736)), (2, 2)),
     "turned": ("bits_turn.cu", ((BIG // 2 + 16, BIG // 2, 16, 1), (16, 16, 1, BIG // 2 + 16)), (4, 4)),
     "turned, long in the source": ("bits_turn.cu", ((16, 16, BIG // 2 + 16, 1), (BIG // 2, BIG // 2, 1, 16)), (4, 4)),
+    "turned in vectors": (
+        "bits_turn_wide.cu",
+        ((BIG // 2 + 64, BIG // 2, 128, 1), (128, 128, 1, BIG // 2 + 64)),
+        (4, 4),
+    ),
+    "turned in vectors, long in the source": (
+        "bits_turn_wide.cu",
+        ((64, 64, BIG // 2 + 64, 1), (BIG // 2, BIG // 2, 1, 64)),
+        (2, 2),
+    ),
+    "more than 2^32 tiles": (
+        "bits_turn_wide.cu",
+        ((16, 16, 32, 1), (32, 16, 1, 16), (TILES, TILES, 0, 512)),
+        (4, 4),
+    ),
     "more than 2^32 blocks": ("bits_turn.cu", ((16, 16, 16, 1), (16, 8, 1, 16), (BIG + 3, BIG + 3, 0, 256)), (4, 4)),
 }
 
 
 def case_of(name):
     file, axes, widths = CASES[name]
-    found = BitsCase(name, axes, math.prod(extent for extent, *_ in axes), PAD, widths, index_bits=64)
+    slots, in_blocks = math.prod(extent for extent, *_ in axes), file == "bits_turn_wide.cu"
+    found = BitsCase(name, axes, slots, PAD, widths, index_bits=64, in_blocks=in_blocks)
     assert found.plan.file == file and max(found.slots, found.span[1]) > BIG
     return found
 
@@ -97,7 +114,8 @@ def test_numbers_of_32_bits_fail_there(name):
     """Every block number, and so every place, is cut to 32 bits; for cases of few blocks, every offset is."""
     case = case_of(name)
     text = kernel_text(case.plan.file)
-    twins = [text.replace("gpl_block() *", "(unsigned)gpl_block() *"), text.replace("(gpl_int)", "(int)")]
+    block = "gpl_divide(gpl_block()" if "gpl_divide(gpl_block()" in text else "gpl_block() *"
+    twins = [text.replace(block, block.replace("gpl_block", "(unsigned)gpl_block")), text.replace("(gpl_int)", "(int)")]
     assert text not in twins
     assert not all(_is_right(case, twin) for twin in twins)
 

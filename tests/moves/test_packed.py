@@ -315,7 +315,7 @@ def test_higher_bits_of_elements_are_not_packed(executor, monkeypatch, plans_ane
 
 def test_which_moves_the_gpu_transposes_in_blocks():
     for source, target, file in (
-        ("u4[256,512]{1,0:E(4)}", "{0,1:E(4)}", "bits_turn.cu"),
+        ("u4[256,512]{1,0:E(4)}", "{0,1:E(4)}", "bits_turn_wide.cu"),
         ("u1[256,512]{1,0:E(1)}", "{0,1:E(1)}", "bits_turn.cu"),
         ("u2[132,516]{1,0:E(2)}", "{0,1:E(2)}", "bits_turn_any.cu"),
     ):

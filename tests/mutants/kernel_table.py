@@ -298,6 +298,26 @@ MUTANTS = (
 
     # ---- bits_turn.cuh
     Mutant("bits_turn.cuh", "single slots not swapped", "half > 0; half", "half > 1; half"),
+    Mutant("bits_turn.cuh", "bytes change places", "0x6240", "0x2640"),
+    Mutant("bits_turn.cuh", "half-words change places", "0x7632", "0x3276"),
+
+    # ---- bits_turn_wide.cu
+    Mutant("bits_turn_wide.cu", "guard dropped", "  if (!exists) return;\n", ""),
+    Mutant("bits_turn_wide.cu", "rows behind the grid's last tile", "  if (others >= move.total) return; ", "  "),
+    Mutant("bits_turn_wide.cu", "padding along other axes is read", "if (exists && place.inside && b", "if (exists && b"),
+    Mutant("bits_turn_wide.cu", "padding along b is read", "b < move.axis[0].bound && ", ""),
+    Mutant("bits_turn_wide.cu", "padding along a is read", " && a < move.axis[1].bound", ""),
+    Mutant("bits_turn_wide.cu", "lanes keep half of the words", "step < GPL_WORDS; step", "2 * step < GPL_WORDS; step"),
+    Mutant("bits_turn_wide.cu", "the other words are given", "upper ? word[p] : word[p + step]", "upper ? word[p + step] : word[p]"),
+    Mutant("bits_turn_wide.cu", "all lanes write the same rows", "own * move.target_step", "0"),
+    Mutant("bits_turn_wide.cu", "vectors begin at the lane's own word", "(b - own)", "b"),
+    Mutant("bits_turn_wide.cu", "row of a block in 32 bits", "(gpl_int)(p * move.source_step)", "(int)(p * move.source_step)"),
+    Mutant("bits_turn_wide.cu", "row of the target in 32 bits", "(gpl_int)(t * move.target_step)", "(int)(t * move.target_step)"),
+    Mutant("bits_turn_wide.cu", "number of a tile in 32 bits", "gpl_divide(gpl_block(), move.count[0])", "gpl_divide((unsigned)gpl_block(), move.count[0])"),
+    Mutant("bits_turn_wide.cu", "word of b in 32 bits", "const gpl_uint b = ", "const unsigned b = "),
+    Mutant("bits_turn_wide.cu", "vector of a in 32 bits", "const gpl_uint a = ", "const unsigned a = "),
+    Mutant("bits_turn_wide.cu", "rows of blocks not turned", "= gpl_from_source(word[i][p]);", "= word[i][p];"),
+    Mutant("bits_turn_wide.cu", "columns of blocks not turned", "= gpl_to_target(word[i][q]);", "= word[i][q];"),
 
     # ---- bits_turn_any.cu
     Mutant("bits_turn_any.cu", "neighbouring block not taken",

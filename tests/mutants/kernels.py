@@ -14,9 +14,9 @@ from tests.support.kernel_cases import kernel_files
 HEADERS = {
     "shift.cuh": ("copy.cu", "rows.cu"),
     "gather.cuh": ("gather.cu", "many.cu"),
-    "bit_order.cuh": ("bits.cu", "bits_any.cu", "bits_turn.cu", "bits_turn_any.cu", "lookup.cu"),
+    "bit_order.cuh": ("bits.cu", "bits_any.cu", "bits_turn.cu", "bits_turn_wide.cu", "bits_turn_any.cu", "lookup.cu"),
     "bits.cuh": ("bits.cu", "bits_any.cu", "bits_turn_any.cu", "lookup.cu"),
-    "bits_turn.cuh": ("bits_turn.cu", "bits_turn_any.cu"),
+    "bits_turn.cuh": ("bits_turn.cu", "bits_turn_wide.cu", "bits_turn_any.cu"),
     "instructions.cuh": ("lookup.cu", "index_program.cu"),
     "index.cuh": ("index.cu", "index_program.cu"),
     "coordinate.cuh": ("index.cu", "index_program.cu"),
@@ -112,6 +112,11 @@ TESTS = {
         "tests/kernels/test_bits.py::test_blocks_of_every_bit_order_are_turned_right",
         *HUGE,
         *CLEAN_BITS,
+    ),
+    "bits_turn_wide.cu": (
+        "tests/kernels/test_bits_turn_wide.py::test_blocks_are_turned_right_in_vectors",
+        *HUGE,
+        "tests/kernels/test_bits_turn_wide.py::test_the_kernel_is_clean",
     ),
     "bits_turn_any.cu": (
         "tests/kernels/test_bits.py::test_blocks_of_every_bit_order_are_turned_right",

@@ -112,7 +112,7 @@ TESTS = (
     ("cpu/packed_*", NUMPY, _files("moves/packed cpu/threads")),
     ("cpu/run.py", NUMPY, (*_files("cpu/threads calls/transfer"), *IN_PLACE, *MOVES)),
     ("cpu/*", NUMPY, (*_files("cpu/plan cpu/threads choices/explain calls/transfer"), *MOVES)),
-    ("gpu/bits.py", ALL, _files("moves/packed choices/explain kernels/bits kernels/bits_turn")),
+    ("gpu/bits.py", ALL, _files("moves/packed choices/explain kernels/bits kernels/bits_turn kernels/bits_turn_wide")),
     ("gpu/element_width.py", ALL, (*KERNELS, *_files("gpu/convert kernels/convert kernels/one_pass"))),
     ("gpu/choose_kernel.py", ALL, (*KERNELS, *_files("moves/lookup kernels/lookup moves/packed choices/explain"))),
     (

@@ -100,8 +100,8 @@ class BitsCase:
 
     @functools.cached_property
     def plan(self):
-        most = mock.patch.object(bits, "MOST_UNFILLED", 10**9 if self.in_blocks else bits.MOST_UNFILLED)
-        with forced_bits(self.index_bits), most:
+        most = (10**9, 10**9) if self.in_blocks else (bits.MOST_UNFILLED, bits.MOST_IDLE)
+        with forced_bits(self.index_bits), mock.patch.multiple(bits, MOST_UNFILLED=most[0], MOST_IDLE=most[1]):
             return choose_kernel.kernel_plan.__wrapped__(self.move, *self.phases)
 
     def record(self, text=None, **changes):
@@ -202,6 +202,17 @@ def turns(bits):
     )
     yield BitsCase(f"turn of {bits} bits, padded", padded, 24 * side * side, 0xFF, (bits, bits))
     yield from runs(bits)
+
+
+def wide_turns(bits):
+    """Matrices and batches in vectors of 8 and 16 bytes, with padding: parts of a tile, one, and several each way."""
+    side, number = 32 // bits, 0
+    for words, (along, across) in itertools.product((2, 4)[: bits // 2], ((1, 1), (8, 8), (3, 13), (17, 5), (9, 33))):
+        b, a, pad, number = along * words * side, across * words * side, words * side, number + 1
+        index_bits, phase = (32, 64)[number % 3 == 0], 4 * words
+        yield transposed(bits, (b, a), (0, 1), (), (phase, phase), index_bits=index_bits)
+        pads = (0, pad, 2 * pad) if number % 2 else (1, 0, 0)
+        yield transposed(bits, (3, b, a), (1, 2, 0), pads, (0, phase), index_bits=index_bits)
 
 
 def runs(bits):

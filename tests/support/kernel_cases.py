@@ -39,7 +39,16 @@ BITS_FILES = ("bits.cu", "bits_any.cu")  # those of packed elements of any width
 MOVE_FILES = tuple(
     sorted(
         set(FILES)
-        - {"bits_turn.cu", "bits_turn_any.cu", "index.cu", "index_program.cu", "lookup.cu", "many.cu", *BITS_FILES}
+        - {
+            "bits_turn.cu",
+            "bits_turn_wide.cu",
+            "bits_turn_any.cu",
+            "index.cu",
+            "index_program.cu",
+            "lookup.cu",
+            "many.cu",
+        }
+        - set(BITS_FILES)
     )
 )
 ONLY_WIDTHS = {"tile_words.cu": (1, 2), "box_words.cu": (1, 2)}  # the element sizes of files that are not for all

@@ -27,7 +27,7 @@ BELOW = {
         *(f"{kind} 3^11 reversed" for kind in ("f32", "f64", "c128")),
     ],
     "a word is put together from elements of two runs": ["u8 3^11 reversed", "f16 3^11 reversed"],
-    "where rows of tiles begin at words, four are loaded at once": [
+    "tiles of words that an axis does not fill load four or five rows at once": [
         "u8 117,2,3,31,45 turned",
         "f16 117,2,3,31,45 turned",
     ],

@@ -73,6 +73,7 @@ def samples():
             rows(width, 50, 1024, 48, 4),
             rows(width, 200, 33, 7, 3),
             rows(width, 90, 501, 3),
+            *(rows(width, 300, length, gap, 20) for length, gap in ((60 // width | 1, 2), (3, 1))),
         ]
         moves += [move_of(width, [(50000, 50000, 1, 1)]), move_of(width, [(8192, 8192, 1, 1)])]
         moves += [
@@ -129,6 +130,8 @@ def least_squares(rows_of, issued):
     heavy = rows_of[:, 0] ** 0.25  # launches of many warps matter more
     for count in range(1, rows_of.shape[1] + 1):
         for chosen in map(list, itertools.combinations(range(rows_of.shape[1]), count)):
+            if not {0, 1, 4} & {*chosen}:  # whole blocks are not free, even if no sample has one
+                continue
             found = np.linalg.lstsq(weighted[:, chosen] * heavy[:, None], heavy, rcond=1e-9)[0]
             worth = np.sqrt(np.average((weighted[:, chosen] @ found - 1) ** 2, weights=heavy**2)) + DEARER * count
             if (found >= 0).all() and worth < least:

@@ -426,36 +426,54 @@ template <class W> __device__ __forceinline__ typename GplReal<W>::type gpl_rint
 
 // ---- quick division ----
 
-// x / y to nearest by the reciprocal r of y to nearest: q = x r, and q + (x - q y) r.  Code that knows that several elements have
-// the same y makes r once, and the rest are three instructions, where a division takes about ten, and many more for x = 0.
+// A number that steps take, and what depends on it alone: code that has it for several elements makes that once.
+//   inverse    the reciprocal to nearest
+//   divides    it is from 2^-10 to 2^10, but not 2^k (2 - 2^-23), whose reciprocal may be wrong
+//   is_near    it is 0 or from 2^-12 to 2^12
+template <class Real> struct GplOperand {
+  Real value, inverse;
+  bool divides, is_near;
+};
+
+__device__ __forceinline__ GplOperand<double> gpl_operand(double y) { return {y, 0, true, true}; }
+__device__ __forceinline__ GplOperand<float> gpl_operand(float y) {
+#if defined(__CUDACC__) && defined(__CUDA_ARCH__)
+  const GplRealCode<unsigned> given = {y};
+  const unsigned magnitude = given.code & 0x7FFFFFFF;
+  const float near = __fdividef(1, y);  // an instruction, within 1 ulp
+  return {y, __fmaf_rn(__fmaf_rn(-y, near, 1), near, near), given.code - (117u << 23) <= 20u << 23 && (~given.code & 0x7FFFFF),
+          !magnitude || magnitude - (115u << 23) <= 24u << 23};
+#else
+  return {y, 0, true, true};
+#endif
+}
+
+// x / y to nearest by the reciprocal r of y: q = x r, and q + (x - q y) r.  These are three instructions, where a division takes
+// about ten, and many more for x = 0.
 //
 // That needs numbers on the way that are neither too large nor too small.  Else, and for y < 0, whose zeros had the wrong sign,
 // `is_sure` becomes false.  CuPy's options make these operations flush subnormal numbers, which are none where it stays true:
-//   y is from 2^-10 to 2^10, but not 2^k (2 - 2^-23), whose r may be wrong; and the quotient is 0 or at least 2^-45
+//   `divides`, and the quotient is 0 or at least 2^-45
 //   `is_near`: x is 0, or from 2^-35 to 2^26, so nothing is left to ask: an integer of 16 bits, that divided by such a y, and
-//   the sum of either with a parameter of 0 or from 2^-12 to 2^12, since both are multiples of 2^-35
-__device__ __forceinline__ float gpl_quick_quotient(float x, float y, bool is_near, bool& is_sure) {
+//   the sum of either with a parameter that is near, since both are multiples of 2^-35
+//   `rounds`: a whole number is made of the quotient next.  What is too small becomes 0, with the sign of x; what is too large
+//   has become nan on the way
+__device__ __forceinline__ float gpl_quick_quotient(float x, const GplOperand<float>& y, bool is_near, bool rounds, bool& is_sure) {
 #if defined(__CUDACC__) && defined(__CUDA_ARCH__)
-  GplRealCode<unsigned> given = {x}, divisor = {y}, result;
-  is_sure &= divisor.code - (117u << 23) <= 20u << 23 && (~divisor.code & 0x7FFFFF);
-  const float near = __fdividef(1, y), r = __fmaf_rn(__fmaf_rn(-y, near, 1), near, near);  // an instruction within 1 ulp; to nearest
-  const float q = __fmul_rn(x, r);
-  result.real = __fmaf_rn(-__fmaf_rn(q, y, -x), r, q);  // in this form a zero has the sign of x
-  if (!is_near) is_sure &= (fabsf(result.real) >= 0x1p-45f) | !((given.code | result.code) & 0x7FFFFFFF);
+  GplRealCode<unsigned> given = {x}, result;
+  const float q = __fmul_rn(x, y.inverse);
+  result.real = __fmaf_rn(-__fmaf_rn(q, y.value, -x), y.inverse, q);  // in this form a zero has the sign of x
+  is_sure &= y.divides;
+  if (rounds && !is_near) is_sure &= result.real == result.real;
+  else if (!is_near) is_sure &= (fabsf(result.real) >= 0x1p-45f) | !((given.code | result.code) & 0x7FFFFFFF);
   return result.real;
 #else
-  return gpl_quotient(x, y);
+  return gpl_quotient(x, y.value);
 #endif
 }
-__device__ __forceinline__ double gpl_quick_quotient(double x, double y, bool, bool&) { return gpl_quotient(x, y); }
-
-// Whether a number is 0 or from 2^-12 to 2^12.
-__device__ __forceinline__ bool gpl_is_near(float x) {
-  const GplRealCode<unsigned> value = {x};
-  const unsigned magnitude = value.code & 0x7FFFFFFF;
-  return !magnitude || magnitude - (115u << 23) <= 24u << 23;
+__device__ __forceinline__ double gpl_quick_quotient(double x, const GplOperand<double>& y, bool, bool, bool&) {
+  return gpl_quotient(x, y.value);
 }
-__device__ __forceinline__ bool gpl_is_near(double) { return true; }
 
 template <class W>
 __device__ __forceinline__ typename GplReal<W>::type gpl_step(unsigned operation, typename GplReal<W>::type x,
@@ -464,23 +482,25 @@ __device__ __forceinline__ typename GplReal<W>::type gpl_step(unsigned operation
        : operation == GPL_SUBTRACT ? gpl_difference(x, y) : gpl_quotient(x, y);
 }
 
-// A number after the steps.  QUICK: unless `is_sure` becomes false; `is_near` is that of gpl_quick_quotient.
-template <class W, bool QUICK, class Parameter>
+// A number after the steps, of which a target of whole numbers rounds the last one itself.  QUICK: unless `is_sure` becomes
+// false; `is_near` is that of gpl_quick_quotient.
+template <class W, bool QUICK, class Operand>
 __device__ __forceinline__ typename GplReal<W>::type gpl_stepped(typename GplReal<W>::type x, unsigned steps, bool is_near,
-                                                                 Parameter parameter, bool& is_sure) {
+                                                                 bool to_whole, Operand operand, bool& is_sure) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const unsigned operation = steps >> (5 * i) & 7, number = steps >> (5 * i + 3) & 3, next = steps >> (5 * i + 5) & 7;
+    const bool rounds = next ? next == GPL_ROUND : to_whole;
     if (!operation) break;
     if (operation == GPL_ROUND) {
-      x = gpl_rint<W>(x);
+      if (next || !to_whole) x = gpl_rint<W>(x);
     } else if (QUICK && operation == GPL_DIVIDE) {
-      x = gpl_quick_quotient(x, parameter(number), is_near, is_sure);
+      x = gpl_quick_quotient(x, operand(number), is_near, rounds, is_sure);
       is_near &= i == 0;
     } else {
-      x = gpl_step<W>(operation, x, parameter(number));
+      x = gpl_step<W>(operation, x, operand(number).value);
       is_near &= next == GPL_DIVIDE && (operation == GPL_ADD || operation == GPL_SUBTRACT);
-      if (QUICK && is_near) is_sure &= gpl_is_near(parameter(number));
+      if (QUICK && is_near) is_sure &= operand(number).is_near;
     }
   }
   return x;
@@ -489,11 +509,11 @@ __device__ __forceinline__ typename GplReal<W>::type gpl_stepped(typename GplRea
 // ---- conversion ----
 
 // The codes of N elements after a cast, with up to four steps between: five bits for each, from the lowest on, are its operation
-// and the number of its parameter.  `parameter` is called with that number and the number of the element.  All elements ask
+// and the number of its parameter.  `operand` is called with that number and the number of the element.  All elements ask
 // together whether quick divisions were right.
-template <class W, int N, class Parameter>
+template <class W, int N, class Operand>
 __device__ __forceinline__ void gpl_convert_all(W (&code)[N], const GplType& source, const GplType& target, bool saturate,
-                                                unsigned steps, Parameter parameter) {
+                                                unsigned steps, Operand operand) {
   typedef typename GplReal<W>::type Real;
   if (!steps && !gpl_is_exact<W>(source) && !gpl_is_real<W>(target)) {
 #pragma unroll
@@ -501,26 +521,27 @@ __device__ __forceinline__ void gpl_convert_all(W (&code)[N], const GplType& sou
     return;
   }
   const bool is_near = source.kind != GPL_FLOAT && source.kind != GPL_POWER && source.bits <= 16;
+  const bool to_whole = target.kind == GPL_SIGNED || target.kind == GPL_UNSIGNED;
   bool is_sure = true;
   Real x[N];
 #pragma unroll
   for (int i = 0; i < N; ++i)
-    x[i] = gpl_stepped<W, true>(gpl_read_real(code[i], source), steps, is_near, [&](unsigned p) { return parameter(p, i); }, is_sure);
+    x[i] = gpl_stepped<W, true>(gpl_read_real(code[i], source), steps, is_near, to_whole, [&](unsigned p) { return operand(p, i); }, is_sure);
   if (!is_sure) {
 #pragma unroll
     for (int i = 0; i < N; ++i)
-      x[i] = gpl_stepped<W, false>(gpl_read_real(code[i], source), steps, is_near, [&](unsigned p) { return parameter(p, i); }, is_sure);
+      x[i] = gpl_stepped<W, false>(gpl_read_real(code[i], source), steps, is_near, to_whole, [&](unsigned p) { return operand(p, i); }, is_sure);
   }
 #pragma unroll
   for (int i = 0; i < N; ++i) code[i] = gpl_write_real<W>(x[i], target, saturate);
 }
 
-// The same for one element; `parameter` is called with its number only.
+// The same for one element; `parameter` is called with its number only, and gives the number that a step takes.
 template <class W, class Parameter>
 __device__ __forceinline__ W gpl_converted(W code, const GplType& source, const GplType& target, bool saturate, unsigned steps,
                                            Parameter parameter) {
   W one[1] = {code};
-  gpl_convert_all(one, source, target, saturate, steps, [&](unsigned number, int) { return parameter(number); });
+  gpl_convert_all(one, source, target, saturate, steps, [&](unsigned number, int) { return gpl_operand(parameter(number)); });
   return one[0];
 }
 

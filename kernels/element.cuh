@@ -11,7 +11,7 @@
 //   f32 to u8:                        16 bytes are loaded, 4 words move and become small integers, 4 bytes are stored
 //
 // Steps may have parameters, arrays in device memory.  GPL_PARAMETERS is their number, and a place in them is a
-// GplParameters: an offset for each.  GPL_VARIES has two bits for each:
+// GplParameters: an offset for each, or its value if it has only one.  GPL_VARIES has two bits for each:
 //   0   it has one value        1   it changes along other axes than axis 0        2   along axis 0 only        3   along both
 //
 // Macros with arithmetic: GPL_SOURCE_TYPE, GPL_TARGET_TYPE (the numbers of gpl_type), GPL_SATURATE (1 if numbers that are too
@@ -114,10 +114,18 @@ __device__ __forceinline__ void gpl_put(gpl_target_element* to, typename GplWord
 
 #define GPL_NO_END (~(gpl_uint)0)  // the extent of a run that goes on behind these elements
 
-// A place in the parameters: the offset of a value in each.
-struct GplParameters {
+// The offset of a value in each parameter, or steps to another one.
+struct GplOffsets {
 #if GPL_PARAMETERS
   gpl_uint at[GPL_PARAMETERS];
+#endif
+};
+
+// A place in the parameters.  `value` is that of a parameter that has only one: a thread loads it when it makes its first place,
+// in front of its elements, and keeps it.
+struct GplParameters : GplOffsets {
+#if GPL_PARAMETERS
+  gpl_real value[GPL_PARAMETERS];
 #endif
 };
 
@@ -131,7 +139,7 @@ struct GplParameters {
 __device__ __forceinline__ bool gpl_varies(int parameter, int along) { return GPL_VARIES >> (2 * parameter) & along; }
 
 // The place `steps` further on.
-__device__ __forceinline__ GplParameters gpl_ahead(GplParameters place, gpl_uint steps, const GplParameters& stride, int along) {
+__device__ __forceinline__ GplParameters gpl_ahead(GplParameters place, gpl_uint steps, const GplOffsets& stride, int along) {
 #if GPL_PARAMETERS
 #pragma unroll
   for (int p = 0; p < GPL_PARAMETERS; ++p)
@@ -143,11 +151,15 @@ __device__ __forceinline__ GplParameters gpl_ahead(GplParameters place, gpl_uint
 // Where the parameters of a move are.  Move is any struct that begins and ends as a GplMove; others have no parameters.
 template <class Move>
 __device__ __forceinline__ GplParameters gpl_first_parameters(const Move& move) {
+  GplParameters place = {};
 #if GPL_PARAMETERS
-  return move.first;
-#else
-  return {};
+#pragma unroll
+  for (int p = 0; p < GPL_PARAMETERS; ++p) {
+    place.at[p] = move.first.at[p];
+    if (!gpl_varies(p, GPL_ALONG_OTHERS | GPL_ALONG_AXIS_0)) place.value[p] = __ldg(move.parameters + (gpl_int)place.at[p]);
+  }
 #endif
+  return place;
 }
 
 template <class Move>
@@ -159,11 +171,12 @@ __device__ __forceinline__ GplParameters gpl_along_axis(const GplParameters& pla
 #endif
 }
 
-// The parameters at a place.  Those that do not change along axis 0 are loaded, and serve all elements of a run along it.
+// The parameters at a place.  Those that do not change along axis 0 are loaded, with what depends on them alone, and serve all
+// elements of a run along it.
 struct GplOperands {
   GplParameters place;
 #if GPL_PARAMETERS
-  gpl_real value[GPL_PARAMETERS];
+  GplOperand<gpl_real> value[GPL_PARAMETERS];
 #endif
 };
 
@@ -175,7 +188,7 @@ __device__ __forceinline__ GplOperands gpl_operands(const GplParameters& place, 
 #pragma unroll
   for (int p = 0; p < GPL_PARAMETERS; ++p)
     if (!gpl_varies(p, GPL_ALONG_AXIS_0))
-      operands.value[p] = __ldg(move.parameters + (gpl_int)(gpl_varies(p, GPL_ALONG_OTHERS) ? place : move.first).at[p]);
+      operands.value[p] = gpl_operand(gpl_varies(p, GPL_ALONG_OTHERS) ? __ldg(move.parameters + (gpl_int)place.at[p]) : place.value[p]);
   return operands;
 #else
   return {};
@@ -201,9 +214,9 @@ __device__ __forceinline__ void gpl_compute(const Given (&given)[N], Made (&made
 #if GPL_PARAMETERS
       if (!gpl_varies(p, GPL_ALONG_AXIS_0)) return operands.value[p];
       const gpl_uint number = extent == GPL_NO_END || first + begin + i < extent ? first + begin + i : 0;
-      return __ldg(move.parameters + (gpl_int)(operands.place.at[p] + number * move.stride[0].at[p]));
+      return gpl_operand(__ldg(move.parameters + (gpl_int)(operands.place.at[p] + number * move.stride[0].at[p])));
 #else
-      return (gpl_real)0;
+      return gpl_operand((gpl_real)0);
 #endif
     });
 #pragma unroll

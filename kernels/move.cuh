@@ -97,9 +97,9 @@ struct __align__(16) GplMove {
   };
   GplAxis axis[GPL_AXES];  // minor first; unused ones have extent 1
 #if GPL_PARAMETERS
-  GplParameters first;             // of the move's first element
-  GplParameters step;              // rows: from one chunk of a thread to the next
-  GplParameters stride[GPL_AXES];  // along each axis
+  GplOffsets first;                // of the move's first element
+  GplOffsets step;                 // rows: from one chunk of a thread to the next
+  GplOffsets stride[GPL_AXES];     // along each axis
 #endif
 };
 

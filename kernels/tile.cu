@@ -96,6 +96,7 @@ __device__ __forceinline__ void gpl_words_to_chunks(const gpl_word (&word)[GPL_N
 #define GPL_ROWS_PER_LOAD (GPL_THREADS / GPL_CHUNKS)
 #define GPL_WORD_STEP(k) ((k) * (GPL_THREADS / 8) % GPL_WORDS)
 #define GPL_COLUMN_STEP(k) ((k) * (GPL_THREADS / 8) / GPL_WORDS * 8)
+#define GPL_LINES (GPL_WORDS > GPL_THREADS / 8 ? GPL_WORDS / (GPL_THREADS / 8) * GPL_P : GPL_P)  // rows of the target of a thread
 
 // Where chunk c of row b lies in shared memory.
 __device__ __forceinline__ unsigned gpl_position(unsigned b, unsigned c) {
@@ -202,6 +203,12 @@ __device__ __forceinline__ void gpl_store_tile(void* __restrict__ target, const 
   gpl_target_element* first = gpl_at(target, tile.place.target + b + a * stride);
   const gpl_int below = move.axis[1].extent.value - a, beside = move.axis[0].extent.value - b;
   const unsigned position = column * GPL_N * GPL_CHUNKS + (number * GPL_WORD_BYTES / 16 ^ (column & (GPL_CHUNKS - 1)));
+  GplOperands row[GPL_LINES];
+#pragma unroll
+  for (int i = 0; i < GPL_LINES; ++i) {
+    const gpl_uint at = a + GPL_WORD_STEP(i / GPL_P) * GPL_P + i % GPL_P;
+    row[i] = gpl_operands(gpl_along_axis(tile.place.parameters, WHOLE ? at : min(at, move.axis[1].extent.value - 1), 1, move), move);
+  }
 #pragma unroll
   for (int k = 0; k < GPL_TURNS; ++k) {
     const unsigned step = GPL_WORD_STEP(k) * GPL_WORD_BYTES / 16 ^ (GPL_COLUMN_STEP(k) & (GPL_CHUNKS - 1));
@@ -215,9 +222,8 @@ __device__ __forceinline__ void gpl_store_tile(void* __restrict__ target, const 
     for (int p = 0; p < GPL_P; ++p) {
       const int down = GPL_WORD_STEP(k) * GPL_P + p, right = GPL_COLUMN_STEP(k) * GPL_N;
       if (WHOLE || (down < below && right + GPL_N <= beside)) {
-        const GplOperands row = gpl_operands(gpl_along_axis(tile.place.parameters, a + down, 1, move), move);
         gpl_store_chunk(first + (gpl_int)(down * stride) + right,
-                        gpl_computed_chunk<16>({chunk[p]}, row, b + right, GPL_NO_END, move).word);
+                        gpl_computed_chunk<16>({chunk[p]}, row[(k * GPL_P + p) % GPL_LINES], b + right, GPL_NO_END, move).word);
       }
     }
   }

@@ -335,14 +335,14 @@ __device__ __forceinline__ unsigned gpl_stacked(gpl_uint others, const GplMove& 
 }
 
 __device__ __forceinline__ void gpl_write_stack(gpl_target_element* to, unsigned char* shared, const GplSide& side, const GplDivisor& width,
-                                                unsigned stacked, const GplMove& move) {
+                                                unsigned stacked, const GplOperands& operands, const GplMove& move) {
   const unsigned area = side.wide * side.high, above = side.wide * side.right - side.high * side.down;
   const GplShare share = gpl_share_of_turns<1>(side, width);
   unsigned spot = share.spot, left = area - threadIdx.x;              // left: elements of the matrix from here on
   to += threadIdx.x;
 #pragma unroll 4
   for (unsigned n = threadIdx.x; n < area * stacked; n += GPL_THREADS, to += GPL_THREADS) {
-    gpl_put<GPL_ELEMENT_BYTES>(to, gpl_computed(*gpl_shared<GPL_TURNS>(shared, spot), gpl_operands({}, move), 0, 1, move));
+    gpl_put<GPL_ELEMENT_BYTES>(to, gpl_computed(*gpl_shared<GPL_TURNS>(shared, spot), operands, 0, 1, move));
     spot = gpl_onward<GPL_TURNS>(spot, share.spot_step, share.turn);
     if (left <= GPL_THREADS) left += area, spot += above;
     left -= GPL_THREADS;
@@ -395,7 +395,8 @@ GPL_KERNEL_OF(GPL_BLOCKS) gpl_tile_any(const void* __restrict__ source, void* __
   const GplSide write = {in.extent_b, in.extent_a, right, pitch, GPL_ELEMENT_BYTES};
 #if GPL_HAS_STACKS
   if (move.depth) {
-    gpl_write_stack(to + (gpl_int)tile.first.target, (unsigned char*)shared_any, write, move.tile[0], stacked, move);
+    gpl_write_stack(to + (gpl_int)tile.first.target, (unsigned char*)shared_any, write, move.tile[0], stacked, gpl_operands(tile.first.parameters, move),
+                    move);
     return;
   }
 #endif

@@ -90,10 +90,10 @@ STEPS = [
 ]
 
 
-def wrong_steps(arithmetic, count, architecture="sm_90", text=None, parameters=None):
+def wrong_steps(arithmetic, count, architecture="sm_90", text=None, parameters=None, codes=None):
     """The first wrong code: with numbers of every size, subnormal ones too, zeros and infinities."""
     random = np.random.default_rng(19)
-    codes = some_codes(arithmetic.source, count, random)
+    codes = some_codes(arithmetic.source, count, random) if codes is None else codes
     parameters = parameters or some_parameters(arithmetic, count, random)
     with np.errstate(invalid="ignore"):
         result = converted_by_code((arithmetic,), 0, codes, parameters, architecture, text)
@@ -152,6 +152,37 @@ def test_divisions_are_right_at_the_ends_of_the_quick_way():
     assert wrong_steps(arithmetic, 4096, text=text.replace(*NEAR), parameters=ends(4096))
 
 
+ROUNDED = {
+    "round, to f32": ("f32", "f32", (Step("divide", 0), Step("round"))),
+    "round, to s8": ("f32", "s8", (Step("divide", 0), Step("round"))),
+    "round and add, to u8": ("f32", "u8", (Step("divide", 0), Step("round"), Step("add", 1))),
+    "round in between, to bf16": ("f16", "bf16", (Step("divide", 0), Step("round"), Step("multiply", 1))),
+    "to s16": ("f32", "s16", (Step("divide", 0),)),
+    "to pred": ("f32", "pred", (Step("divide", 0),)),
+}
+
+
+def quotients_around_halves(source, count):
+    """(codes, divisors): numbers of every size, infinities and nans, and those whose quotients are about 0.5, 1.5, .."""
+    random = np.random.default_rng(29)
+    divisors = ends(count)[0]
+    with np.errstate(all="ignore"):
+        numbers = (random.integers(-300, 300, count) + np.float32(0.5)) * np.where(divisors, divisors, 1)
+        numbers = np.nextafter(numbers, random.choice(np.float32([-np.inf, np.inf, 0]), count))
+        codes = numbers.astype(source.dtype).view(source.carrier)
+    any_code = some_codes(source, count, random).astype(codes.dtype)
+    return np.where(random.random(count) < 0.5, codes, any_code), divisors
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_quotients_that_are_rounded_next_are_right(name):
+    source, target, steps = ROUNDED[name]
+    arithmetic = Arithmetic(ElementType(source), ElementType(target), True, steps)
+    codes, divisors = quotients_around_halves(arithmetic.source, 2048)
+    parameters = [divisors, np.full(codes.size, 3, np.float32)][: sum(step.parameter is not None for step in steps)]
+    assert wrong_steps(arithmetic, codes.size, parameters=parameters, codes=codes) == []
+
+
 # ---- broken twins ----------------------------------------------------------------------------------------------------
 
 
@@ -172,3 +203,21 @@ def test_a_broken_instruction_is_seen(operation, right, wrong):
     arithmetic = Arithmetic(ElementType.F32, ElementType.F32, True, (Step(operation, 0),))
     assert wrong_steps(arithmetic, 1024) == []
     assert wrong_steps(arithmetic, 1024, text=text.replace(right, wrong))
+
+
+@pytest.mark.parametrize(
+    "name, right, wrong",
+    [
+        ("round, to f32", "is_sure &= result.real == result.real;", ";"),  # infinity
+        ("to pred", "next ? next == GPL_ROUND : to_whole;", "true;"),  # a small quotient is not 0
+        ("round in between, to bf16", "if (next || !to_whole) x = gpl_rint<W>(x);", "if (!next) x = gpl_rint<W>(x);"),
+    ],
+)
+def test_a_broken_rounded_quotient_is_seen(name, right, wrong):
+    source, target, steps = ROUNDED[name]
+    text = kernel_text("convert.cuh")
+    assert text.count(right) == 1
+    arithmetic = Arithmetic(ElementType(source), ElementType(target), True, steps)
+    codes, divisors = quotients_around_halves(arithmetic.source, 2048)
+    parameters = [divisors, np.full(codes.size, 3, np.float32)][: sum(step.parameter is not None for step in steps)]
+    assert wrong_steps(arithmetic, codes.size, "sm_90", text.replace(right, wrong), parameters, codes)

@@ -28,7 +28,7 @@ from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.devices import DEVICES, REFERENCE, Device
 from gpulayout.gpu.estimate import estimate
 from gpulayout.gpu.launch import KernelPlan
-from gpulayout.gpu.traffic import requests, sector_fraction
+from gpulayout.gpu.traffic import requests
 from gpulayout.layout.shape import Shape
 from gpulayout.pictures.page import plan_page
 from gpulayout.pictures.plan_picture import plan_figure
@@ -167,6 +167,6 @@ def _traffic(kernel: KernelPlan, device: Device | None) -> dict[str, Any]:
     sectors = {name: access and {"touched": access.sectors, "ideal": access.ideal} for name, access in accesses}
     return {
         "sectors_per_request": sectors,
-        "expected_fraction_of_copy": expected.middle if expected else sector_fraction(kernel),
+        "expected_fraction_of_copy": expected.middle if expected else None,
         "model": expected.as_json() if expected else None,
     }

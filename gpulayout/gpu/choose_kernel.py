@@ -37,7 +37,7 @@ from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.pieces import AnyMove
 
-_GATHER = Kernel("gather", "gather.cu", "gpl_gather", wasted=1)
+_GATHER = Kernel("gather", "gather.cu", "gpl_gather")
 _LOOKUP = Kernel("lookup", "lookup.cu", "gpl_lookup", shared_bytes=0, is_estimated=False)
 _WORD = 4  # bytes that a thread of lookup.cu writes to a packed target
 

@@ -18,12 +18,10 @@ from typing import NamedTuple
 
 from gpulayout.gpu.change import CHANGE_MACROS, is_wide
 from gpulayout.gpu.launch import KernelPlan
-from gpulayout.gpu.traffic import requests
 from gpulayout.moves.arithmetic import Arithmetic, Operation
 
 TABLE = pathlib.Path(__file__).with_name("kernel_costs.json")
 _NOT_IN_A_KEY = ("GPL_INDEX_BITS", "GPL_AXES", "GPL_WHOLE_ROWS", *CHANGE_MACROS)
-Key = tuple[str, tuple[tuple[str, int], ...]]
 
 
 class Cost(NamedTuple):
@@ -32,27 +30,22 @@ class Cost(NamedTuple):
     registers      of a thread
     shared_bytes   of a block
     in_flight      bytes that a thread loads before it waits for them
-    whole          instructions of a warp of a whole block: fixed, and for an access on each side
-    partial        the same, of a block at the end of an axis
-    axis           more of them for each axis of the struct
+    fixed, each    instructions of a warp, and for each of its accesses on an average side
     """
 
     registers: int
     shared_bytes: int
     in_flight: int
-    whole: tuple[float, float]
-    partial: tuple[float, float]
-    axis: float
+    fixed: float
+    each: float
 
-    def instructions(self, warps: int, whole: float, axes: int, accesses: float) -> float:
+    def instructions(self, warps: float, accesses: float) -> float:
         """Warp instructions of a launch.
 
-        >>> cost = Cost(32, 0, 16, (100, 2.0), (150, 4.0), 5)
-        >>> cost.instructions(8, 1, 2, 64), cost.instructions(8, 0.5, 2, 64)
-        (1008.0, 1272.0)
+        >>> Cost(32, 0, 16, 100, 2.5).instructions(8, 64)
+        960.0
         """
-        fixed = whole * self.whole[0] + (1 - whole) * self.partial[0] + axes * self.axis
-        return warps * fixed + accesses * (whole * self.whole[1] + (1 - whole) * self.partial[1])
+        return warps * self.fixed + accesses * self.each
 
 
 def cost_of(plan: KernelPlan) -> Cost | None:
@@ -60,37 +53,30 @@ def cost_of(plan: KernelPlan) -> Cost | None:
 
     None for a kernel that the table does not know.
     """
-    file, macros = key_of(plan)
-    rows = {key: cost for key, cost in _table().items() if key[0] == file}
-    return rows[min(rows, key=lambda key: _apart(dict(key[1]), dict(macros)))] if rows else None
+    file, words = words_of(key_of(plan))
+    rows = {key: cost for key, cost in _table().items() if words_of(key)[0] == file}
+    return rows[min(rows, key=lambda key: _apart(words_of(key)[1], words))] if rows else None
 
 
 def copy_cost() -> Cost:
     """The row of the plain copy: aligned, 16 bytes at a time."""
-    return _table()["copy.cu", (("ELEMENT_BYTES", 16), ("LOAD_BYTES", 16), ("PADDED", 0))]
+    return _table()["copy.cu ELEMENT_BYTES=16 LOAD_BYTES=16"]
 
 
-def key_of(plan: KernelPlan) -> Key:
-    """What a row is for: the file, the macros except those that every kernel has in many values, and the path.
+def key_of(plan: KernelPlan) -> str:
+    """What a row is for: the file, and the macros except those that every kernel has in many values."""
+    macros = sorted((name, value) for name, value in plan.macros if name not in _NOT_IN_A_KEY)
+    return " ".join([plan.file, *(f"{name.removeprefix('GPL_')}={value}" for name, value in macros)])
 
-    Kernels take other paths for padding, and tiles also where all rows of a tile touch, in the source or in the target.
+
+def words_of(key: str) -> tuple[str, dict[str, int]]:
+    """The file and the macros of a key.
+
+    >>> words_of("rows.cu ELEMENT_BYTES=4 VECTOR_BYTES=16")
+    ('rows.cu', {'ELEMENT_BYTES': 4, 'VECTOR_BYTES': 16})
     """
-    words = {name.removeprefix("GPL_"): value for name, value in plan.macros if name not in _NOT_IN_A_KEY}
-    words["PADDED"] = int(any(axis.is_padded for axis in plan.axes))
-    if plan.kind.in_tiles:
-        minor = (plan.axes[1].extent * plan.in_memory[0], plan.axes[0].extent * plan.in_memory[1])
-        touch = [asked is not None and asked.run > row for asked, row in zip(requests(plan), minor)]
-        words["TOUCH"] = touch[0] + 2 * touch[1]
-    return plan.file, tuple(sorted(words.items()))
-
-
-def key_text(key: Key) -> str:
-    """A key as the table writes it.
-
-    >>> key_text(("rows.cu", (("ELEMENT_BYTES", 4), ("VECTOR_BYTES", 16))))
-    'rows.cu ELEMENT_BYTES=4 VECTOR_BYTES=16'
-    """
-    return " ".join([key[0], *(f"{name}={value}" for name, value in key[1])])
+    file, *words = key.split()
+    return file, {name: int(value) for name, value in (word.split("=") for word in words)}
 
 
 def _apart(one: dict[str, int], other: dict[str, int]) -> float:
@@ -99,14 +85,8 @@ def _apart(one: dict[str, int], other: dict[str, int]) -> float:
 
 
 @functools.cache
-def _table() -> dict[Key, Cost]:
-    table: dict[Key, Cost] = {}
-    for text, (*numbers, whole, partial, axis) in json.loads(TABLE.read_text(encoding="utf-8")).items():
-        file, *words = text.split()
-        macros = tuple((name, int(value)) for name, value in (word.split("=") for word in words))
-        registers, shared_bytes, in_flight = numbers
-        table[file, macros] = Cost(registers, shared_bytes, in_flight, tuple(whole), tuple(partial), axis)
-    return table
+def _table() -> dict[str, Cost]:
+    return {key: Cost(*numbers) for key, numbers in json.loads(TABLE.read_text(encoding="utf-8")).items()}
 
 
 # ---- arithmetic on the way -------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ class Kernel(NamedTuple):
     shared_bytes   a move that writes at most this many bytes may share a launch with others; 0 for never
     in_tiles       lanes follow the minor axis of each side through a tile, instead of all axes in their order
     in_vectors     accesses are whole aligned vectors, even where a run begins inside one
-    wasted         cost of a partly used sector, in sectors: the cache makes up for half of them, for none of a gather's
     is_estimated   the memory traffic can be estimated from the plan
     tile_text      format of the sizes of a tile, minor first; "" prints them major first
     """
@@ -38,7 +37,6 @@ class Kernel(NamedTuple):
     shared_bytes: int = SHARED_BYTES
     in_tiles: bool = False
     in_vectors: bool = False
-    wasted: float = 0.5
     is_estimated: bool = True
     tile_text: str = ""
 

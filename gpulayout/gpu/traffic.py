@@ -1,4 +1,4 @@
-"""Estimates the memory traffic of a launch: sectors per request on both sides, and what they allow.
+"""Estimates the memory traffic of a launch: sectors per request on both sides, and what memory moves for them.
 
 Memory is accessed in sectors of 32 bytes.  The 32 lanes of a warp make one request together; an ideal request touches
 only as many sectors as its bytes fill.  A run is a stretch of memory that neighbouring lanes access in order.
@@ -57,14 +57,12 @@ class Requests(NamedTuple):
         >>> Requests(4, 12, 4, 16).sectors
         6.333333333333333
         """
-        asked = self.lanes * self.access
-        starts = range(0, SECTOR, self.start)
-        of_run = sum(-(-(start + self.run) // SECTOR) for start in starts) / len(starts)
+        asked, starts = self.lanes * self.access, range(0, SECTOR, self.start)
         # a request that begins inside a sector touches one that the request before touches too
         unit = math.gcd(asked, self.run)
         places = range(0, min(self.run, 64 * unit), unit)
         cut = [place > 0 and (start + place) % SECTOR > 0 for start in starts for place in places]
-        apart = asked / self.run * of_run + sum(cut) / len(cut)
+        apart = asked / self.run * self.of_run[0] + sum(cut) / len(cut)
         together = asked / self.run * self.step / SECTOR + 1 if self.run < asked else apart
         most = self.lanes * -(-self.access // SECTOR) if self.start >= self.access else math.inf
         return max(min(apart, together, math.ceil(self.span / SECTOR), most), self.ideal)
@@ -74,12 +72,34 @@ class Requests(NamedTuple):
         """Sectors touched, relative to the ideal; 1 is best."""
         return self.sectors / self.ideal
 
-    def cost(self, wasted: float) -> float:
-        """The bytes that memory moves for each byte that is needed: with a part `wasted` of the others in its sectors.
+    @property
+    def of_run(self) -> tuple[float, float]:
+        """Sectors that a run touches, and those of them that it does not fill; averages too.
 
-        The cache makes up for the rest, but not for sectors that are merely skipped inside a run.
+        >>> Requests(4, 100, 4, 1000).of_run
+        (4.0, 1.75)
         """
-        return (1 + wasted * (self.excess * self.useful - 1)) / self.useful
+        ends = [(start, start + self.run) for start in range(0, SECTOR, self.start)]
+        touched = sum(-(-end // SECTOR) for _, end in ends)
+        full = sum(max(end // SECTOR - (start > 0), 0) for start, end in ends)
+        return touched / len(ends), (touched - full) / len(ends)
+
+    def traffic(self, nbytes: float) -> tuple[float, float, float]:
+        """What memory moves for so many bytes that are needed: bytes of whole sectors, runs that are far from the one
+        before, and sectors that these do not fill.
+
+        The cache keeps a sector that two runs share, so memory moves no more than the whole span.  Runs less than a
+        sector apart are not far.
+
+        >>> Requests(4, 100, 4, 1000).traffic(1000), Requests(4, 12, 4, 16, span=16000).traffic(12000)
+        ((1280.0, 10.0, 17.5), (16000, 0, 0))
+        """
+        whole = nbytes / self.useful
+        if self.step <= self.run:
+            return whole, 0, 0
+        runs, (touched, cut) = whole / self.run, self.of_run
+        moved = max(whole, min(runs * touched * SECTOR, self.span))
+        return (moved, runs, runs * cut) if self.step - self.run >= SECTOR else (moved, 0, 0)
 
 
 def requests(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> tuple[Requests | None, Requests]:
@@ -116,15 +136,6 @@ def _requests(plan: KernelPlan, side: int, phase: int) -> Requests:
     span = phase + (1 + sum((size - 1) * abs(stride) for size, stride in zip(sizes, strides))) * width
     following = next((abs(step) * width for step in steps if step), run_bytes)
     return Requests(access, run_bytes, start, following, lanes, span, useful)
-
-
-def sector_fraction(plan: KernelPlan) -> float:
-    """The speed relative to a plain copy of as many bytes that the memory sectors alone allow; at most 1.
-
-    Both sides count equally.
-    """
-    costs = [asked.cost(plan.kind.wasted) for asked in requests(plan) if asked]
-    return len(costs) / sum(costs)
 
 
 def _run(plan: KernelPlan, sizes: Sequence[int], strides: Sequence[int], side: int) -> tuple[int, list[int]]:

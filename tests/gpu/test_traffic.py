@@ -7,7 +7,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.gpu.choose_kernel import kernel_plan
-from gpulayout.gpu.traffic import Requests, requests, sector_fraction
+from gpulayout.gpu.traffic import Requests, requests
 from tests.kernels.test_trace import GLOBAL, TABLE, aligned_cases, awkward_cases
 from tests.support.kernel_cases import WIDTHS, move_of
 
@@ -53,7 +53,6 @@ def test_a_request_touches_no_fewer_sectors_than_the_ideal_and_no_more_than_its_
     plan = kernel_plan(gl.plan(source, target).move)
     for side in requests(plan):
         assert side.ideal <= side.sectors <= 32, side
-    assert 0 < sector_fraction(plan) <= 1
 
 
 def test_a_request_touches_no_more_sectors_than_the_array_has():
@@ -77,7 +76,6 @@ def test_channels_that_are_read_and_dropped_count():
     plan = kernel_plan(gl.plan("u8[3000,4000,3]{2,1,0:PD(3000,4000,4)}", "{1,0,2}").move)
     source, _ = requests(plan)
     assert plan.family == "channels" and (source.sectors, source.ideal) == (16, 12)
-    assert sector_fraction(plan) == pytest.approx(2 / (4 / 3 + 1))
 
 
 def test_nothing_is_read_when_everything_is_padding():
@@ -90,11 +88,3 @@ def test_a_column_of_single_elements_costs_a_sector_each():
     assert plan.family == "gather"
     source, target = requests(plan)
     assert (source.sectors, source.ideal, target.excess) == (32, 4, 1)
-    assert sector_fraction(plan) == pytest.approx(2 / 9)
-
-
-def test_what_sectors_allow_is_a_fraction_and_falls_with_the_alignment():
-    tile, odd = ([(b, b, a, 1), (a, a, 1, b)] for a, b in ((4096, 4096), (4097, 4095)))
-    for width in WIDTHS:
-        aligned, misaligned = (sector_fraction(kernel_plan(move_of(width, axes))) for axes in (tile, odd))
-        assert 0.2 < misaligned < aligned == 1

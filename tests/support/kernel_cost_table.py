@@ -4,22 +4,19 @@
     python -m tests.support.kernel_cost_table --budgets   the same, for the moves of tests/support/sass/budgets.py
     python -m tests.support.kernel_cost_table --write     counts again and writes the table: some minutes
 
-Each variant of a kernel is run on a few small moves, and five numbers are fitted to the counts, none of them negative:
+Each variant of a kernel is run on a few small moves, and two numbers are fitted to the counts, neither negative:
 
-    warp instructions = all:             warps x a + accesses x b + warps x axes x e
-                        partial blocks:  warps x c + accesses x d in addition
+    warp instructions = warps x fixed + accesses x each
 """
 
 import collections
-import itertools
 import json
-import math
 import sys
 
 import numpy as np
 
 from gpulayout.gpu.estimate import launch_work, work_items
-from gpulayout.gpu.kernel_costs import TABLE, Cost, key_of, key_text
+from gpulayout.gpu.kernel_costs import TABLE, Cost, key_of
 from gpulayout.gpu.kernel_source import kernel_text
 from tests.support import nvrtc
 from tests.support.kernel_cases import WIDTHS, Case, move_of
@@ -27,7 +24,6 @@ from tests.support.sass import budgets
 from tests.support.sass.launches import taken
 
 ARCHITECTURE = "sm_90"
-DEARER = 0.02  # the part of the error that one more number must remove
 
 
 def transposed(width, rows, columns, batch=1):
@@ -104,40 +100,31 @@ def usage_of(plan):
 
 def fitted(runs):
     """The cost of one variant."""
-    rows_of = [features(*items) for items, _, _ in runs]
-    issued = [count.issued for _, _, count in runs]
-    fixed, each_access, fixed_edge, each_edge, axis = map(
-        float, least_squares(np.array(rows_of), np.array(issued, float))
-    )
+    items, issued = (np.array(column, float) for column in ([run[0] for run in runs], [run[2].issued for run in runs]))
+    fixed, each = least_squares(items, issued)
     return Cost(
         max(usage.registers for _, usage, _ in runs),
         max(usage.shared_bytes for _, usage, _ in runs),
-        max(count.in_flight for _, _, count in runs),
-        (round(fixed, 1), round(each_access, 2)),
-        (round(fixed + fixed_edge, 1), round(each_access + each_edge, 2)),
-        round(axis, 1),
+        max(found.in_flight for *_, found in runs),
+        round(fixed, 1),
+        round(each, 2),
     )
 
 
-def features(warps, whole, axes, accesses):
-    """What the five numbers are multiplied by."""
-    return warps, accesses, warps * (1 - whole), accesses * (1 - whole), warps * axes
+def least_squares(items, issued):
+    """The two numbers with small relative errors: both, or one if the other would be negative.
 
-
-def least_squares(rows_of, issued):
-    """The numbers, none negative, with small relative errors; as few of them as will do, and the others 0."""
-    weighted, best, least = rows_of / issued[:, None], None, math.inf
-    heavy = rows_of[:, 0] ** 0.25  # launches of many warps matter more
-    for count in range(1, rows_of.shape[1] + 1):
-        for chosen in map(list, itertools.combinations(range(rows_of.shape[1]), count)):
-            if not {0, 1, 4} & {*chosen}:  # whole blocks are not free, even if no sample has one
-                continue
-            found = np.linalg.lstsq(weighted[:, chosen] * heavy[:, None], heavy, rcond=1e-9)[0]
-            worth = np.sqrt(np.average((weighted[:, chosen] @ found - 1) ** 2, weights=heavy**2)) + DEARER * count
-            if (found >= 0).all() and worth < least:
-                best, least = np.zeros(rows_of.shape[1]), worth
-                best[chosen] = found
-    return best
+    Launches of many warps matter more.
+    """
+    heavy, choices = items[:, 0] ** 0.25, []
+    for chosen in ([0, 1], [0], [1]):
+        weighted = (items / issued[:, None] * heavy[:, None])[:, chosen]
+        found = np.linalg.lstsq(weighted, heavy, rcond=1e-9)[0]
+        if (found >= 0).all():
+            both = np.zeros(2)
+            both[chosen] = found
+            choices.append((np.square(weighted @ found - heavy).sum(), tuple(map(float, both))))
+    return min(choices)[1]
 
 
 def main(arguments):
@@ -145,16 +132,16 @@ def main(arguments):
         for width in WIDTHS:
             for case in budgets.moves(width):
                 issued, guess = taken(case, ARCHITECTURE).counted.issued, launch_work(case.plan).instructions
-                print(f"{case.name:36} {key_text(key_of(case.plan)):64} {guess / issued:5.2f}", flush=True)
+                print(f"{case.name:36} {key_of(case.plan):64} {guess / issued:5.2f}", flush=True)
         return
     if "--write" in arguments:
-        found = {key_text(key): fitted(runs)._asdict() for key, runs in sorted(counted(samples()).items())}
+        found = {key: fitted(runs)._asdict() for key, runs in sorted(counted(samples()).items())}
         lines = [f'  "{key}": {json.dumps(list(cost.values()))}' for key, cost in found.items()]
         TABLE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
         return
     for key, runs in counted(samples()).items():
         for items, _, count in runs:
-            print(f"{key_text(key):64} {fitted(runs).instructions(*items) / count.issued:5.2f}  {items}")
+            print(f"{key:64} {fitted(runs).instructions(*items) / count.issued:5.2f}  {items}")
 
 
 if __name__ == "__main__":

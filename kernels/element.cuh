@@ -134,6 +134,7 @@ struct GplParameters : GplOffsets {
 
 // Not 0 if elements that follow each other along axis 0 have different parameters.
 #define GPL_OWN_PARAMETERS (GPL_VARIES & 0x2A)
+#define GPL_ANY_ALONG_OTHERS 0x15  // the bits of all parameters
 
 // Whether a parameter changes along one of these: axis 0, the other axes, or both bits for any.
 __device__ __forceinline__ bool gpl_varies(int parameter, int along) { return GPL_VARIES >> (2 * parameter) & along; }
@@ -172,23 +173,24 @@ __device__ __forceinline__ GplParameters gpl_along_axis(const GplParameters& pla
 }
 
 // The parameters at a place.  Those that do not change along axis 0 are loaded, with what depends on them alone, and serve all
-// elements of a run along it.
-struct GplOperands {
+// elements of a run along it.  ALL are loaded where elements have the same place on axis 0.
+template <bool ALL> struct GplOperandsOf {
   GplParameters place;
 #if GPL_PARAMETERS
   GplOperand<gpl_real> value[GPL_PARAMETERS];
 #endif
 };
+typedef GplOperandsOf<false> GplOperands;
 
-template <class Move>
-__device__ __forceinline__ GplOperands gpl_operands(const GplParameters& place, const Move& move) {
+template <bool ALL = false, class Move>
+__device__ __forceinline__ GplOperandsOf<ALL> gpl_operands(const GplParameters& place, const Move& move) {
 #if GPL_PARAMETERS
-  GplOperands operands;
+  GplOperandsOf<ALL> operands;
   operands.place = place;
 #pragma unroll
   for (int p = 0; p < GPL_PARAMETERS; ++p)
-    if (!gpl_varies(p, GPL_ALONG_AXIS_0))
-      operands.value[p] = gpl_operand(gpl_varies(p, GPL_ALONG_OTHERS) ? __ldg(move.parameters + (gpl_int)place.at[p]) : place.value[p]);
+    if (ALL || !gpl_varies(p, GPL_ALONG_AXIS_0))
+      operands.value[p] = gpl_operand(gpl_varies(p, GPL_ALONG_OTHERS | GPL_ALONG_AXIS_0) ? __ldg(move.parameters + (gpl_int)place.at[p]) : place.value[p]);
   return operands;
 #else
   return {};
@@ -199,12 +201,12 @@ __device__ __forceinline__ GplOperands gpl_operands(const GplParameters& place, 
 // the first element of the run, and `first` is the number of the first of these N in it.  Numbers from `extent` on are no
 // elements: their codes may be anything, and they take the parameters of number 0.  `extent` is GPL_NO_END if all are elements,
 // which saves the question.
-template <int N, class Given, class Made, class Move>
-__device__ __forceinline__ void gpl_compute(const Given (&given)[N], Made (&made)[N], const GplOperands& operands, gpl_uint first,
+template <int N, bool ALL, class Given, class Made, class Move>
+__device__ __forceinline__ void gpl_compute(const Given (&given)[N], Made (&made)[N], const GplOperandsOf<ALL>& operands, gpl_uint first,
                                             gpl_uint extent, const Move& move) {
 #if GPL_CHANGES
   // Registers suffice for four at a time, or for one with parameters of its own and offsets of 64 bits.
-  constexpr int TOGETHER = GPL_OWN_PARAMETERS && GPL_INDEX_BITS == 64 ? 1 : N > 4 ? 4 : N;
+  constexpr int TOGETHER = GPL_OWN_PARAMETERS && !ALL && GPL_INDEX_BITS == 64 ? 1 : N > 4 ? 4 : N;
 #pragma unroll
   for (int begin = 0; begin < N; begin += TOGETHER) {
     gpl_code code[TOGETHER];
@@ -212,7 +214,7 @@ __device__ __forceinline__ void gpl_compute(const Given (&given)[N], Made (&made
     for (int i = 0; i < TOGETHER; ++i) code[i] = given[begin + i];
     gpl_convert_all(code, gpl_type(GPL_SOURCE_TYPE), gpl_type(GPL_TARGET_TYPE), GPL_SATURATE, GPL_STEPS, [&](unsigned p, int i) {
 #if GPL_PARAMETERS
-      if (!gpl_varies(p, GPL_ALONG_AXIS_0)) return operands.value[p];
+      if (ALL || !gpl_varies(p, GPL_ALONG_AXIS_0)) return operands.value[p];
       const gpl_uint number = extent == GPL_NO_END || first + begin + i < extent ? first + begin + i : 0;
       return gpl_operand(__ldg(move.parameters + (gpl_int)(operands.place.at[p] + number * move.stride[0].at[p])));
 #else
@@ -226,8 +228,8 @@ __device__ __forceinline__ void gpl_compute(const Given (&given)[N], Made (&made
 }
 
 // The same for one element.
-template <class Move>
-__device__ __forceinline__ gpl_element gpl_computed(gpl_element code, const GplOperands& operands, gpl_uint number, gpl_uint extent,
+template <bool ALL, class Move>
+__device__ __forceinline__ gpl_element gpl_computed(gpl_element code, const GplOperandsOf<ALL>& operands, gpl_uint number, gpl_uint extent,
                                                     const Move& move) {
 #if GPL_CHANGES
   const gpl_element given[1] = {code};
@@ -240,8 +242,8 @@ __device__ __forceinline__ gpl_element gpl_computed(gpl_element code, const GplO
 }
 
 // The same for a chunk, whose first element has this number.
-template <int BYTES, class Move>
-__device__ __forceinline__ GplChunk<BYTES> gpl_computed_chunk(GplChunk<BYTES> chunk, const GplOperands& operands, gpl_uint number,
+template <int BYTES, bool ALL, class Move>
+__device__ __forceinline__ GplChunk<BYTES> gpl_computed_chunk(GplChunk<BYTES> chunk, const GplOperandsOf<ALL>& operands, gpl_uint number,
                                                               gpl_uint extent, const Move& move) {
 #if GPL_CHANGES
   gpl_compute(chunk.element, chunk.element, operands, number, extent, move);
@@ -250,8 +252,8 @@ __device__ __forceinline__ GplChunk<BYTES> gpl_computed_chunk(GplChunk<BYTES> ch
 }
 
 // Computes a chunk and stores it.
-template <int BYTES, class Move>
-__device__ __forceinline__ void gpl_deliver(gpl_target_element* to, const GplChunk<BYTES>& chunk, const GplOperands& operands,
+template <int BYTES, bool ALL, class Move>
+__device__ __forceinline__ void gpl_deliver(gpl_target_element* to, const GplChunk<BYTES>& chunk, const GplOperandsOf<ALL>& operands,
                                             gpl_uint number, gpl_uint extent, const Move& move) {
   if constexpr (GPL_CHANGES) gpl_put<BYTES>(to, gpl_computed_chunk<BYTES>(chunk, operands, number, extent, move).word);
   else gpl_put<BYTES>(to, chunk.word);

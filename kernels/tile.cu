@@ -20,6 +20,11 @@
 //
 // count[0], count[1] are the tiles along b and a, `total` the number of all tiles.  The block number runs fastest along b,
 // so that neighbouring blocks complete the sectors of the same target rows in the cache.
+// Elements that change on the way do so before they enter shared memory, where a chunk belongs to one place of b; but before they
+// are stored, where it belongs to one place of a, if parameters change along a or other axes, or if a cast makes them narrower,
+// which is cheaper beside the store.
+//   f32 to s8, a scale for each b:   4 elements that were read share a scale and its reciprocal, those of a stored chunk have 4
+//
 // Padding takes no extra pass: places outside the bounds enter shared memory as pad and are not read.
 //
 // Most tiles are entirely inside the bounds and take a path without checks.  A partial tile moves whole chunks too: a thread
@@ -96,6 +101,9 @@ __device__ __forceinline__ void gpl_words_to_chunks(const gpl_word (&word)[GPL_N
 #define GPL_ROWS_PER_LOAD (GPL_THREADS / GPL_CHUNKS)
 #define GPL_WORD_STEP(k) ((k) * (GPL_THREADS / 8) % GPL_WORDS)
 #define GPL_COLUMN_STEP(k) ((k) * (GPL_THREADS / 8) / GPL_WORDS * 8)
+#define GPL_COMPUTES_FIRST \
+  (GPL_CHANGES && !(GPL_VARIES & GPL_ANY_ALONG_OTHERS) && (GPL_PARAMETERS || GPL_SOURCE_BYTES <= GPL_TARGET_BYTES))
+#define GPL_COMPUTES_LAST (GPL_CHANGES && !GPL_COMPUTES_FIRST)
 #define GPL_LINES (GPL_WORDS > GPL_THREADS / 8 ? GPL_WORDS / (GPL_THREADS / 8) * GPL_P : GPL_P)  // rows of the target of a thread
 
 // Where chunk c of row b lies in shared memory.
@@ -103,23 +111,35 @@ __device__ __forceinline__ unsigned gpl_position(unsigned b, unsigned c) {
   return b * GPL_CHUNKS + (c ^ (b / GPL_N & (GPL_CHUNKS - 1)));
 }
 
-// The first COUNT chunks of a thread.  All loads are issued before the first arrives.
+// The parameters of the elements that are read at place b, which is the same for the chunk.
+__device__ __forceinline__ GplOperandsOf<true> gpl_read_operands(const GplTile& tile, gpl_uint b, const GplMove& move) {
+  return gpl_operands<true>(gpl_along_axis(tile.place.parameters, b, 0, move), move);
+}
+
+// The first COUNT chunks of a thread, from row b on.  All loads are issued before the first arrives.
 template <int COUNT>
-__device__ __forceinline__ void gpl_load_chunks(const gpl_source_element* from, gpl_int step, uint4* shared, unsigned position) {
+__device__ __forceinline__ void gpl_load_chunks(const gpl_source_element* from, gpl_int step, uint4* shared, unsigned position,
+                                                const GplTile& tile, gpl_uint b, const GplMove& move) {
   uint4 chunk[COUNT];
+  GplOperandsOf<true> operands[COUNT];
 #pragma unroll
-  for (int k = 0; k < COUNT; ++k, from += step) chunk[k] = gpl_fetch<16>(from);
+  for (int k = 0; k < COUNT; ++k, from += step) {
+    chunk[k] = gpl_fetch<16>(from);
+    if constexpr (GPL_COMPUTES_FIRST) operands[k] = gpl_read_operands(tile, b + k * GPL_ROWS_PER_LOAD, move);
+  }
 #pragma unroll
-  for (int k = 0; k < COUNT; ++k)
+  for (int k = 0; k < COUNT; ++k) {
+    if constexpr (GPL_COMPUTES_FIRST) chunk[k] = gpl_computed_chunk<16>({chunk[k]}, operands[k], 0, GPL_NO_END, move).word;
     shared[(position ^ (k * GPL_ROWS_PER_LOAD / GPL_N & (GPL_CHUNKS - 1))) + k * GPL_ROWS_PER_LOAD * GPL_CHUNKS] = chunk[k];
+  }
 }
 
 // Those of a thread's chunks that lie in the next `rows` rows.
 template <int COUNT>
 __device__ __forceinline__ void gpl_load_rows(const gpl_source_element* from, gpl_int step, uint4* shared, unsigned position,
-                                              gpl_int rows) {
-  if (rows > (COUNT - 1) * GPL_ROWS_PER_LOAD) gpl_load_chunks<COUNT>(from, step, shared, position);
-  else if constexpr (COUNT > 1) gpl_load_rows<COUNT - 1>(from, step, shared, position, rows);
+                                              gpl_int rows, const GplTile& tile, gpl_uint b, const GplMove& move) {
+  if (rows > (COUNT - 1) * GPL_ROWS_PER_LOAD) gpl_load_chunks<COUNT>(from, step, shared, position, tile, b, move);
+  else if constexpr (COUNT > 1) gpl_load_rows<COUNT - 1>(from, step, shared, position, rows, tile, b, move);
 }
 
 // Chunks that are not inside the bounds as a whole: pad behind the bounds, and the chunks that the bound of a cuts, one element
@@ -143,6 +163,7 @@ __device__ __forceinline__ void gpl_load_rest(const void* __restrict__ source, c
     gpl_element element;
     gpl_pad(move, element);
     if (a < bound) element = gpl_fetch<GPL_ELEMENT_BYTES>(gpl_at(source, tile.place.source + a + b * move.axis[0].source_stride));
+    if constexpr (GPL_COMPUTES_FIRST) element = gpl_computed(element, gpl_read_operands(tile, b, move), 0, GPL_NO_END, move);
     ((GplChunk<16>*)shared + gpl_position(row, (unsigned)(cut - tile.a) / GPL_N))->element[i] = element;
   }
 }
@@ -155,9 +176,9 @@ __device__ __forceinline__ void gpl_load_tile(const void* __restrict__ source, c
   const gpl_source_element* from = gpl_at(source, tile.place.source + a + b * stride);
   const gpl_int step = GPL_ROWS_PER_LOAD * stride;
   const unsigned position = gpl_position(row, c);
-  if (WHOLE) return gpl_load_chunks<GPL_LOADS>(from, step, shared, position);
+  if (WHOLE) return gpl_load_chunks<GPL_LOADS>(from, step, shared, position, tile, b, move);
   if (tile.place.inside && a + GPL_N <= move.axis[1].bound)
-    gpl_load_rows<GPL_LOADS>(from, step, shared, position, move.axis[0].bound - b);
+    gpl_load_rows<GPL_LOADS>(from, step, shared, position, move.axis[0].bound - b, tile, b, move);
   if (move.ragged) gpl_load_rest(source, tile, shared, move);
 }
 
@@ -177,11 +198,13 @@ __device__ __forceinline__ void gpl_store_rest(void* __restrict__ target, const 
     };
     word = ((const gpl_word*)chunk)[number % (16 / GPL_WORD_BYTES)];
 #pragma unroll
-    for (int p = 0; p < GPL_P; ++p)
-      if (b < move.axis[0].extent.value && a + p < move.axis[1].extent.value)
-        gpl_put<GPL_ELEMENT_BYTES>(gpl_at(target, tile.place.target + b + (a + p) * stride),
-                                   gpl_computed(element[p], gpl_operands(gpl_along_axis(tile.place.parameters, a + p, 1, move), move), b,
-                                                move.axis[0].extent.value, move));
+    for (int p = 0; p < GPL_P; ++p) {
+      if (b >= move.axis[0].extent.value || a + p >= move.axis[1].extent.value) continue;
+      if constexpr (GPL_COMPUTES_LAST)
+        element[p] = gpl_computed(element[p], gpl_operands(gpl_along_axis(tile.place.parameters, a + p, 1, move), move), b,
+                                  move.axis[0].extent.value, move);
+      gpl_put<GPL_ELEMENT_BYTES>(gpl_at(target, tile.place.target + b + (a + p) * stride), element[p]);
+    }
   }
 }
 
@@ -204,10 +227,12 @@ __device__ __forceinline__ void gpl_store_tile(void* __restrict__ target, const 
   const gpl_int below = move.axis[1].extent.value - a, beside = move.axis[0].extent.value - b;
   const unsigned position = column * GPL_N * GPL_CHUNKS + (number * GPL_WORD_BYTES / 16 ^ (column & (GPL_CHUNKS - 1)));
   GplOperands row[GPL_LINES];
+  if constexpr (GPL_COMPUTES_LAST) {
 #pragma unroll
-  for (int i = 0; i < GPL_LINES; ++i) {
-    const gpl_uint at = a + GPL_WORD_STEP(i / GPL_P) * GPL_P + i % GPL_P;
-    row[i] = gpl_operands(gpl_along_axis(tile.place.parameters, WHOLE ? at : min(at, move.axis[1].extent.value - 1), 1, move), move);
+    for (int i = 0; i < GPL_LINES; ++i) {
+      const gpl_uint at = a + GPL_WORD_STEP(i / GPL_P) * GPL_P + i % GPL_P;
+      row[i] = gpl_operands(gpl_along_axis(tile.place.parameters, WHOLE ? at : min(at, move.axis[1].extent.value - 1), 1, move), move);
+    }
   }
 #pragma unroll
   for (int k = 0; k < GPL_TURNS; ++k) {
@@ -222,8 +247,9 @@ __device__ __forceinline__ void gpl_store_tile(void* __restrict__ target, const 
     for (int p = 0; p < GPL_P; ++p) {
       const int down = GPL_WORD_STEP(k) * GPL_P + p, right = GPL_COLUMN_STEP(k) * GPL_N;
       if (WHOLE || (down < below && right + GPL_N <= beside)) {
-        gpl_store_chunk(first + (gpl_int)(down * stride) + right,
-                        gpl_computed_chunk<16>({chunk[p]}, row[(k * GPL_P + p) % GPL_LINES], b + right, GPL_NO_END, move).word);
+        if constexpr (GPL_COMPUTES_LAST)
+          chunk[p] = gpl_computed_chunk<16>({chunk[p]}, row[(k * GPL_P + p) % GPL_LINES], b + right, GPL_NO_END, move).word;
+        gpl_store_chunk(first + (gpl_int)(down * stride) + right, chunk[p]);
       }
     }
   }

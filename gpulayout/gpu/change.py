@@ -69,16 +69,24 @@ class Change:
 
     def macros(self, minor: Axis, axes: Sequence[Axis]) -> tuple[tuple[str, int], ...]:
         """The macros of a kernel whose axis 0 is `minor`, which may be one of all `axes`."""
-        own, others = self.strides_of(minor), [self.strides_of(axis) for axis in axes if axis[2:] != minor[2:]]
-        varies = 0
-        for number in range(len(self.starts)):
-            along = ALONG_AXIS_0 * bool(own[number]) | ALONG_OTHERS * any(strides[number] for strides in others)
-            varies |= along << 2 * number
+        along = self._along(minor, axes)
         return (
             *arithmetic_macros(self.arithmetic),
             ("GPL_PARAMETERS", len(self.starts)),
-            ("GPL_VARIES", varies),
+            ("GPL_VARIES", sum(bits << 2 * number for number, bits in enumerate(along))),
         )
+
+    def is_only(self, minor: Axis, axes: Sequence[Axis]) -> bool:
+        """True if parameters change along this axis, one of all `axes`, and along no other."""
+        return {*self._along(minor, axes)} - {0} == {ALONG_AXIS_0}
+
+    def _along(self, minor: Axis, axes: Sequence[Axis]) -> list[int]:
+        """For each parameter, where it changes."""
+        own, others = self.strides_of(minor), [self.strides_of(axis) for axis in axes if axis[2:] != minor[2:]]
+        return [
+            ALONG_AXIS_0 * bool(own[number]) | ALONG_OTHERS * any(strides[number] for strides in others)
+            for number in range(len(self.starts))
+        ]
 
 
 def arithmetic_macros(arithmetic: Arithmetic) -> tuple[tuple[str, int], ...]:

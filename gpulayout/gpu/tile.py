@@ -41,7 +41,8 @@ def tile_plan(work: MoveWork) -> KernelPlan | None:
     narrow = _misaligned(work, SOURCE, b) or _misaligned(work, TARGET, a)
     if narrow:
         return _words(work, narrow) or _flexible(work, narrow)
-    if work.change and work.change.is_any(b) and work.width < _WORD:
+    change = work.change
+    if change and change.is_any(b) and work.width < _WORD and not change.is_only(b, work.axes):
         return _flexible(work, "elements have parameters of their own, which take registers")
     tile_a, tile_b = FIXED_TILES[work.width]
     # each extent must fill at least half of the fixed tiles that it is cut into

@@ -163,7 +163,7 @@ ROUNDED = {
 
 
 def quotients_around_halves(source, count):
-    """(codes, divisors): numbers of every size, infinities and nans, and those whose quotients are about 0.5, 1.5, .."""
+    """(codes, divisors): numbers of every size, infinities and nans, and quotients of about 0.5, 1.5, .."""
     random = np.random.default_rng(29)
     divisors = ends(count)[0]
     with np.errstate(all="ignore"):

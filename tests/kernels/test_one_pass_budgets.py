@@ -122,6 +122,27 @@ def test_a_division_of_its_own_for_each_element_is_seen():
     assert instructions(name, text=text.replace("gpl_stepped<W, true>", "gpl_stepped<W, false>")) > 18
 
 
+class ScaledCase(ConvertCase):
+    """A case whose scales and numbers are usual ones."""
+
+    @functools.cached_property
+    def parameters(self):
+        return [np.abs(array) + np.float32(0.125) for array in super().parameters]
+
+    @functools.cached_property
+    def source_bytes(self):
+        return np.random.default_rng(7).standard_normal(math.prod(self.dims), np.float32).view(np.uint8)
+
+
+@pytest.mark.parametrize("per", [(), (0,), (1,)])
+def test_a_scale_along_either_side_of_a_turn_costs_little(per):
+    """Chunks of the source share a scale of their row, chunks of the target one of theirs, and its reciprocal."""
+    case = ScaledCase("f32", "s8", "quantise", (128, 128), (1, 0), (0, 1), (per, per))
+    found = run(case.record(), "sm_90")
+    assert case.plan.file == "tile.cu" and case.is_right(np.frombuffer(found.buffers[1], np.uint8))
+    assert 32 * found.counted.issued / math.prod(case.dims) <= 21
+
+
 def test_narrow_elements_that_are_put_together_one_by_one_are_seen():
     """The words of 8 bytes in one register pair: bf16 are made one by one."""
     name, halves = "f32 to bf16, turned", "template <> struct GplHalves<8> { typedef uint2 type; };"

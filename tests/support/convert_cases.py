@@ -194,6 +194,8 @@ CASES = (
     ConvertCase("f16", "f8e5m2", "cast", (9, 18, 15), (2, 1, 0), (1, 2, 0)),
     ConvertCase("f32", "u8", "scale and shift", (50, 41), (1, 0), (0, 1), ((1,), (0, 1)), (3, 2), bits=64),
     ConvertCase("u8", "bf16", "scale and shift", (50, 41), (1, 0), (0, 1), ((1,), (1,)), (7, 6)),
+    ConvertCase("f32", "u8", "quantise", (50, 41), (1, 0), (0, 1), ((0,), (0,)), (3, 2), bits=64),
+    ConvertCase("s8", "f16", "dequantise", (45, 50), (1, 0), (0, 1), ((0,), ()), (6, 3)),
     ConvertCase("u8", "f32", "scale and shift", (41, 67), (1, 0), (0, 1), ((1,), (0, 1))),
     ConvertCase("u8", "f64", "scale and shift", (65, 33), (1, 0), (0, 1), ((1,), (0, 1))),
     ConvertCase("u8", "f16", "scale and shift", (35, 41), (1, 0), (0, 1), ((1,), (0, 1)), (0, 1)),

@@ -106,6 +106,11 @@ def test_more_resident_blocks_help_as_they_did(registers, found):
     assert fraction(work._replace(registers=registers)) == pytest.approx(found, abs=0.05)
 
 
+def test_more_bandwidth_needs_more_bytes_in_flight():
+    faster = [fraction(work, DEVICES["H200"]) - fraction(work) for _, work, _ in MOVES]
+    assert max(faster) <= 0.001 and min(faster) < -0.1
+
+
 # ---- laws -----------------------------------------------------------------------------------------------------------
 
 
@@ -143,6 +148,9 @@ def test_memory_moves_whole_sectors_but_no_more_than_there_are():
     assert far_apart.sector_bytes == 9 * 4096 * 4 and far_apart.runs == 4096 == far_apart.nbytes / 8
     odd = launch_work(kernel_plan(move_of(4, [(4097, 4097, 4095, 1), (4095, 4095, 1, 4097)])))
     assert odd.sector_bytes == odd.nbytes and odd.cuts == 0  # rows of its tiles begin at sectors
+    doubles = launch_work(kernel_plan(move_of(8, [(4097, 4097, 4095, 1), (4095, 4095, 1, 4097)])))
+    written = 4097 * 4095 * 8 / 512  # rows of its tiles, which begin at multiples of 8 bytes: 3 of 4 ends cut a sector
+    assert doubles.cuts == pytest.approx(1.5 * written) and doubles.runs == pytest.approx(3 * written)
 
 
 def test_what_memory_alone_allows_falls_with_the_alignment():

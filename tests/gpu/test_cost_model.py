@@ -16,6 +16,7 @@ from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.cost_model import LaunchWork, predicted, resident_blocks
 from gpulayout.gpu.devices import DEVICES, REFERENCE, device_at_hand, device_of
 from gpulayout.gpu.estimate import copy_work, ends, launch_work
+from gpulayout.gpu.kernel_costs import Cost
 from tests.support.kernel_cases import move_of, transposed
 from tests.support.measured_launches import measured
 from tests.support.random_moves import AIMS, drawn
@@ -139,6 +140,22 @@ def test_more_of_anything_takes_no_less_time():
 )
 def test_a_block_waits_for_what_is_not_under_way_at_once_and_at_a_barrier(move, waits):
     assert launch_work(kernel_plan(move)).waits == waits
+
+
+@pytest.mark.parametrize("in_flight, each", [(81, 1), (80, 2), (40, 3)])
+def test_the_boxes_of_a_block_come_one_after_another_and_idle_lanes_load_nothing(monkeypatch, in_flight, each):
+    """Boxes of 3^7 doubles, 17496 bytes, which 27 of 32 lanes read."""
+    monkeypatch.setattr(estimate, "cost_of", lambda plan: Cost(64, 24064, in_flight, 1, 1))
+    plan = kernel_plan(transposed(8, (3,) * 16, tuple(range(16))[::-1]))
+    boxes = 3**9 / math.prod(plan.grid)
+    assert boxes > 1 and plan.lanes[0] == 27 and plan.tile == (3,) * 7
+    assert launch_work(plan).waits == pytest.approx(2 * each * boxes)
+
+
+def test_channels_that_are_read_and_dropped_are_moved():
+    plan = kernel_plan(gl.plan("u8[3000,4000,3]{2,1,0:PD(3000,4000,4)}", "{1,0,2}").move)
+    work = launch_work(plan)
+    assert (work.nbytes, work.sector_bytes) == (72_000_000, 84_000_000)
 
 
 def test_memory_moves_whole_sectors_but_no_more_than_there_are():

@@ -68,11 +68,6 @@ class Requests(NamedTuple):
         return max(min(apart, together, math.ceil(self.span / SECTOR), most), self.ideal)
 
     @property
-    def excess(self) -> float:
-        """Sectors touched, relative to the ideal; 1 is best."""
-        return self.sectors / self.ideal
-
-    @property
     def of_run(self) -> tuple[float, float]:
         """Sectors that a run touches, and those of them that it does not fill; averages too.
 

@@ -2,7 +2,7 @@
 
     python -m tests.support.kernel_cost_table             prints how far the table is from each count
     python -m tests.support.kernel_cost_table --budgets   the same, for the moves of tests/support/sass/budgets.py
-    python -m tests.support.kernel_cost_table --write     counts again and writes the table: some minutes
+    python -m tests.support.kernel_cost_table --write     counts again and writes the table: half a minute
 
 Each variant of a kernel is run on a few small moves, and two numbers are fitted to the counts, neither negative:
 

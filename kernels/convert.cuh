@@ -304,15 +304,15 @@ template <class W> __device__ __forceinline__ typename GplReal<W>::type gpl_read
   const GplType real = gpl_real_type<W>();
   const W all = gpl_ones<W>(type.bits - 1), magnitude = code & all, sign = (W)1 << (8 * sizeof(W) - 1);
   const W infinity = gpl_ones<W>(8 * (int)sizeof(W) - 1 - real.mantissa) << real.mantissa & ~sign;
+  const int above = real.bits - real.mantissa - type.bits + type.mantissa;  // bits of the exponent that it lacks
   GplRealCode<W> x, scale;
   x.code = code << (8 * (int)sizeof(W) - type.bits);
   if (type.bias == real.bias) return x.real;
-  x.code = magnitude << (real.mantissa - type.mantissa);
+  x.code = (W)(gpl_signed(x.code) >> above) & (sign | all << (real.mantissa - type.mantissa));
   scale.code = (W)(2 * real.bias - type.bias) << real.mantissa;
   x.real = gpl_multiplied(x.real, scale.real);
   if (type.special == GPL_IEEE && magnitude > all - ((W)1 << type.mantissa)) x.code |= infinity;
   if (type.special == GPL_NAN && magnitude == all) x.code = ~sign;
-  if (code >> (type.bits - 1) & 1) x.code |= sign;
   if (type.special == GPL_UNSIGNED_ZERO && x.code == sign) x.code = ~sign;
   return x.real;
 }
@@ -361,25 +361,40 @@ template <class W> __device__ __forceinline__ W gpl_short_integer(typename GplRe
   return x != x ? 0 : result.code & range.all;
 }
 
+// The smaller one of two floats, the second one if the first is nan; and x y + z, for a product that is a float.
+#if defined(__CUDACC__) && defined(__CUDA_ARCH__)
+__device__ __forceinline__ float gpl_at_most(float x, float most) { return fminf(x, most); }
+__device__ __forceinline__ float gpl_product_sum(float x, float y, float z) { return __fmaf_rn(x, y, z); }
+#else
+__device__ __forceinline__ float gpl_at_most(float x, float most) { return x < most ? x : most; }
+__device__ __forceinline__ float gpl_product_sum(float x, float y, float z) { return gpl_sum(gpl_multiplied(x, y), z); }
+#endif
+
 // A float with fewer bits of exponent and far fewer of mantissa than f32.  A number whose last place is that of the target at x
-// is added and taken away, which rounds; the product with a power of two then has the code in its upper bits, subnormal
-// numbers included.  Of what is too large it is above the largest code, and so are those of infinity and of nan, which is what
-// comes out where the numbers on the way are beyond f32.
-//   f16, x = 1 + 2^-11:  2^13 has a last place of 2^-10; 2^13 + x is rounded to 2^13 + 1, half to even; - 2^13 gives 1
+// is added, which rounds: the sum has the code's mantissa in its lowest bits, with the leading one, and the exponents of `place`
+// give the rest.  Bias and least exponent are taken off beforehand, by an even number in the last places of what is added.  What
+// is too large, infinity and nan are the number whose code comes out for that.
+//   f16, x = 1 + 2^-11:  2^13 has a last place of 2^-10; 2^13 + x is rounded to 2^13 + 1, half to even: 1024 in the lowest bits,
+//   to which 14 * 1024 come for the exponent 0, as -14 is the least one
 __device__ __forceinline__ unsigned gpl_short_float(float given, const GplType& type, bool saturate) {
   const GplLimits<unsigned> limits = gpl_limits<unsigned>(type, saturate);
-  const unsigned least = (127 - type.bias + 1u) << 23;  // the least number that is not subnormal
-  GplRealCode<unsigned> x = {given}, place, scale;
-  const bool negative = x.code >> 31;
+  const bool nan = given != given, is_nan_last = type.special == GPL_FINITE;
+  const unsigned least = 128 - type.bias;       // the exponent of numbers that are not subnormal
+  const unsigned all = gpl_ones<unsigned>(type.bits - (type.special != GPL_UNSIGNED_ZERO));  // there, one more is nan
+  const int below = 23 - type.mantissa;
+  GplRealCode<unsigned> x = {given}, most, place, power, sum;
+  const unsigned negative = x.code >> 31, sign = x.code >> (32 - type.bits);
+  most.code = (limits.beyond << below) + ((127 - type.bias) << 23);
   x.code &= 0x7FFFFFFF;
-  const bool nan = x.code > 0x7F800000;
+  x.real = gpl_at_most(x.real, most.real);
   place.code = x.code & 0x7F800000;
-  if (place.code < least) place.code = least;
-  place.code += (23 - type.mantissa) << 23;
-  scale.code = type.bias << 23;  // 2^(bias - 127)
-  x.real = gpl_multiplied(gpl_difference(gpl_sum(x.real, place.real), place.real), scale.real);
-  const unsigned code = x.code >> (23 - type.mantissa);
-  return nan ? limits.nan : gpl_with_sign(code > limits.largest ? limits.beyond : code, negative, type);
+  if (place.code < least << 23) place.code = least << 23;
+  power.code = ((127 + below) << 23) + (0 - (least << type.mantissa) & all);
+  sum.real = gpl_product_sum(place.real, power.real, x.real);
+  unsigned code = sum.code + (place.code >> below);
+  if (nan && !is_nan_last && limits.nan != limits.beyond) code = limits.nan;
+  code = type.special == GPL_UNSIGNED_ZERO ? gpl_with_sign(code & all, negative, type) : (code & all) | (sign & ~all);
+  return nan && is_nan_last ? limits.nan : code;
 }
 
 // bf16: half of the bits.

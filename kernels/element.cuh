@@ -37,10 +37,13 @@ typedef GplWord<GPL_ELEMENT_BYTES>::type gpl_element;
 #define GPL_CHANGES 1
 #define GPL_SOURCE_BYTES (((GPL_SOURCE_TYPE >> 5 & 127) + 7) / 8)
 #define GPL_TARGET_BYTES (((GPL_TARGET_TYPE >> 5 & 127) + 7) / 8)
+// Bytes of f8 come out of computed words, so instructions pick them; those of integers, out of conversions that pick them.
+#define GPL_TAKES_BYTES (GPL_TARGET_BYTES == 1 && (GPL_TARGET_TYPE & 7) == GPL_FLOAT)
 typedef GplWord<GPL_CODE_BYTES>::type gpl_code;
 typedef GplReal<gpl_code>::type gpl_real;
 #else
 #define GPL_CHANGES 0
+#define GPL_TAKES_BYTES 0
 #define GPL_SOURCE_BYTES GPL_ELEMENT_BYTES
 #define GPL_TARGET_BYTES GPL_ELEMENT_BYTES
 #define GPL_CODE_BYTES 0
@@ -104,8 +107,14 @@ __device__ __forceinline__ void gpl_put(gpl_target_element* to, typename GplWord
     } made;
     GplChunk<BYTES> chunk;
     chunk.word = word;
+    if constexpr (GPL_TAKES_BYTES && BYTES == 16 && GPL_ELEMENT_BYTES == 4) {
+      made.word = __byte_perm(__byte_perm(word.x, word.y, 0x0040), __byte_perm(word.z, word.w, 0x0040), 0x5410);
+    } else if constexpr (GPL_TAKES_BYTES && BYTES == 16 && GPL_ELEMENT_BYTES == 2) {
+      made.word = make_uint2(__byte_perm(word.x, word.y, 0x6420), __byte_perm(word.z, word.w, 0x6420));
+    } else {
 #pragma unroll
-    for (int i = 0; i < BYTES / GPL_ELEMENT_BYTES; ++i) made.element[i] = (gpl_target_element)chunk.element[i];
+      for (int i = 0; i < BYTES / GPL_ELEMENT_BYTES; ++i) made.element[i] = (gpl_target_element)chunk.element[i];
+    }
     *(typename GplHalves<GPL_TARGET_PART(BYTES)>::type*)to = made.word;
   }
 }

@@ -80,6 +80,22 @@ def test_casts_of_other_architectures_are_right(architecture, first):
     assert wrong_casts(few[first : first + AT_ONCE], architecture) == []
 
 
+F8 = [
+    each
+    for each in TYPES
+    if each.is_floating and each.itemsize == 1 and each.value.startswith("f8e") and each.bits == 8
+]
+OF_F8 = [
+    pair for f8 in F8 for name in ("f32", "bf16", "f16") for pair in ((ElementType(name), f8), (f8, ElementType(name)))
+]
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("first", range(0, len(OF_F8), 3))
+def test_casts_of_f8_without_instructions_for_them_are_right(first):
+    assert wrong_casts(OF_F8[first : first + 3], "sm_80") == []
+
+
 # ---- steps -----------------------------------------------------------------------------------------------------------
 
 STEPS = [

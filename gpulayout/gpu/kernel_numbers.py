@@ -46,8 +46,14 @@ EVEN, EQUAL, UNEVEN = 0, 1, 2  # kinds of walks
 
 BOX_WORDS_MOST = 50  # instructions for an element; a box of words that takes more is not worth it
 
-# box_words.cu: elements of a word, digits of a number, bytes of its tables and a box
-WORD, RUN_DIGITS, WORD_SHARED_BYTES = 4, 12, 24064
+# tile_nd.cu and box_words.cu: 1 if the boxes of a block are far apart, so that neighbours are moved at the same time,
+# by blocks beside each other; 0 if they are neighbours
+FAR_BOXES = 1
+
+# box_words.cu: elements of a word, digits of a number, bytes of its tables and a box, boxes of a block; then, as above,
+# its blocks on Hopper, and the words that a thread reads at once, by the bytes of an element, and writes
+WORD, RUN_DIGITS, WORD_SHARED_BYTES, WORD_BOXES = 4, 12, 24064, 8
+WORD_BOX_BLOCKS, WORD_READS, WORD_WRITES = 6, {1: 10, 2: 6}, 2
 
 TURN_ALONG = SECTOR // 4  # bits_turn.cu, bits_turn_wide.cu: lanes of a warp that write words side by side, a sector
 # bits_turn_wide.cu: bits of an element -> words of a thread in a row of the source, if addresses and strides allow so
@@ -100,7 +106,15 @@ FILES: dict[str, dict[str, _Number]] = {
         "EVEN": EVEN,
         "UNEVEN": UNEVEN,
     },
-    "box_words.cu": {"E": WORD, "RUN_DIGITS": RUN_DIGITS, "SHARED_BYTES": WORD_SHARED_BYTES},
+    "box_words.cu": {
+        "E": WORD,
+        "RUN_DIGITS": RUN_DIGITS,
+        "SHARED_BYTES": WORD_SHARED_BYTES,
+        "MOST_BOXES": WORD_BOXES,
+        "BLOCKS": WORD_BOX_BLOCKS,
+        "READS": WORD_READS,
+        "WRITES": WORD_WRITES,
+    },
 }
 
 

@@ -218,20 +218,26 @@ def box_struct(
 
 
 def words_struct(
-    bits: int, numbers: Sequence[tuple[int, Sequence[RunDigit]]], reach: Sequence[int], scalars: Sequence[int]
+    bits: int,
+    numbers: Sequence[tuple[int, Sequence[RunDigit]]],
+    rows: Sequence[int],
+    offsets: Sequence[int],
+    scalars: Sequence[int],
 ) -> bytes:
     """The bytes after the `GplMove` in a `GplWordsMove`.
 
     numbers   count and digits of the source's runs, of the target's runs, and of the elements of one of these
-    reach     `below` and `after`
-    scalars   the 16 numbers from `length` on
+    rows      threads of a row and rows of a block, reading and writing
+    offsets   the 5 numbers from `below` to `apart`
+    scalars   the 15 numbers from `length` on
     """
     data = b""
     for count, digits in numbers:
         data += struct.pack("<2I", count, len(digits))
         for size, step, stride in [*digits, *[(1, 0, 0)] * (RUN_DIGITS - len(digits))]:
             data += _words(divisor(size, 32), bits) + struct.pack("<2I", step, 0) + _words([stride], bits)
-    return _aligned(data + _words(reach, bits) + struct.pack("<16I", *scalars), 16)
+    data += b"".join(_words(divisor(count, 32), bits) for count in rows)
+    return _aligned(data + _words(offsets, bits) + struct.pack("<15I", *scalars), 16)
 
 
 def index_table_struct(

@@ -47,7 +47,7 @@ def test_a_box_of_words_fits_and_holds_every_element_once(width, name):
     box = walk.box
     assert math.prod(piece.size for piece in walk.pieces) == box.elements == math.prod(box.sizes)
     assert sum(table_sizes(walk, 8)) + walk.span * width <= WORD_SHARED_BYTES
-    assert len(walk.pieces) <= RUN_DIGITS and walk.parts * 32 >= walk.length(1) // WORD + 6
+    assert len(walk.pieces) <= RUN_DIGITS
     found = places(walk, range(len(walk.pieces)))
     assert len(set(found.tolist())) == box.elements and found.min() == 0 and found.max() + WORD - 1 < walk.span
 
@@ -61,8 +61,8 @@ def test_words_of_the_source_are_words_of_shared_memory_and_of_one_run(width, na
     starts = np.sort(places(walk, walk.others(0)))
     for phase in range(WORD):  # of the box
         first = (starts + phase) // WORD
-        assert (first[:-1] + walk.words <= first[1:]).all()
-        assert (starts + phase + walk.length(0) <= (first + walk.words) * WORD).all()
+        assert (first[:-1] + walk.words(0) <= first[1:]).all()
+        assert (starts + phase + walk.length(0) <= (first + walk.words(0)) * WORD).all()
 
 
 @pytest.mark.parametrize("width, name", CASES)

@@ -112,9 +112,12 @@ __device__ void put(unsigned long long*& to, const GplNumber& number) {
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplWordsMove nd) {
   *to++ = sizeof nd, *to++ = nd.move.total;
   for (int i = 0; i < 3; ++i) put(to, nd.number[i]);
-  *to++ = nd.below[0], *to++ = nd.below[1], *to++ = nd.after;
-  *to++ = nd.length, *to++ = nd.parts, *to++ = nd.turn, *to++ = nd.boxes;
-  *to++ = nd.lanes, *to++ = nd.table, *to++ = nd.places, *to++ = nd.box;
+  for (int side = 0; side < 2; ++side)
+    for (const GplDivisor& count : {nd.rows[side].threads, nd.rows[side].count})
+      *to++ = count.value, *to++ = count.multiplier, *to++ = count.shift;
+  *to++ = nd.below[0], *to++ = nd.below[1], *to++ = nd.after, *to++ = nd.step, *to++ = nd.apart;
+  *to++ = nd.length, *to++ = nd.turn, *to++ = nd.boxes;
+  *to++ = nd.ends, *to++ = nd.table, *to++ = nd.places, *to++ = nd.box;
   for (int side = 0; side < 2; ++side)
     for (int i = 0; i < 2; ++i) *to++ = nd.per_place[side][i].elements, *to++ = nd.per_place[side][i].runs;
 }
@@ -210,13 +213,15 @@ def test_a_box_of_words_arrives_field_by_field(axes, bits):
     digits = [(2 + i, 10 - i, -7 - i) for i in range(5)]
     numbers = [(81, digits), (90, digits[:2]), (245, digits[3:])]
     parameters = move_struct(bits, b"\x01", (77, 0, 1, 0, 9), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes)
-    parameters += words_struct(bits, numbers, (8, 12, 2 ** (bits - 2)), range(100, 116))
+    rows, offsets = (34, 7, 31, 8), (8, 12, 2 ** (bits - 2), 1, 77)
+    parameters += words_struct(bits, numbers, rows, offsets, range(100, 115))
     expected, mask = [len(parameters), 77], 2**bits - 1
     for count, chosen in numbers:
         expected += [count, len(chosen)]
         for size, step, stride in [*chosen, *[(1, 0, 0)] * (RUN_DIGITS - len(chosen))]:
             expected += [*divisor(size, 32), step, stride & mask]
-    expected += [8, 12, 2 ** (bits - 2), *range(100, 116)]
+    expected += [number for count in rows for number in divisor(count, 32)]
+    expected += [*offsets, *range(100, 115)]
     macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": bits, "GPL_AXES": axes}
     assert echoed(kernel_text("box_words.cu") + ECHO_WORDS, macros, parameters, len(expected)) == expected
     assert len(parameters) + 16 <= MOST_PARAMETER_BYTES

@@ -15,24 +15,41 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulayout.gpu.element_width import SOURCE, TARGET, MoveWork
-from gpulayout.gpu.kernel_numbers import BANKS, BOX_WORDS_MOST, LANES, RUN_DIGITS, WORD, WORD_SHARED_BYTES
+from gpulayout.gpu.kernel_numbers import (
+    BANKS,
+    BOX_WORDS_MOST,
+    FAR_BOXES,
+    LANES,
+    RUN_DIGITS,
+    SECTOR,
+    THREADS,
+    WORD,
+    WORD_BOXES,
+    WORD_SHARED_BYTES,
+)
 from gpulayout.gpu.launch import KernelPlan, offset_bits, tile_kernel
-from gpulayout.gpu.many_axes.shared_box import RunAccess, SharedBox, box_launch, box_loops, boxes, cut_axes
+from gpulayout.gpu.many_axes.shared_box import BoxLoops, RunAccess, SharedBox, box_launch, box_loops, boxes, cut_axes
 from gpulayout.gpu.many_axes.warp_lanes import FEW, UNCUT, LaneDigit, merged
 from gpulayout.gpu.parameters import RunDigit, words_struct
 from gpulayout.moves.move import Axis
 
 ENOUGH_BLOCKS = 512  # for large devices; with fewer, a block moves one box
-_MOST_BOXES = 8  # of a block
 _BOXES = 12  # to try
-_ENDS = 2 * (WORD - 1)  # lanes for single elements
+_ENDS = 2 * (WORD - 1)  # single elements of a target run, at most
+_WHOLE_ROWS = 1.15  # so many times the turns may be taken for rows that no warps share
 _RUNS = 16, 500  # elements of a run
-_READ, _WRITE = 12, 30  # instructions of a row of lanes
-_BLOCK, _ENTRY, _GATHER = 1000, 80, 60  # of all warps at the start; of a warp for 32 entries of each table
-_WALKS = 16  # pairs of runs to try
-_TRIES = 16  # sets of steps to try for each
-# An acceptable average of lanes that read different words of one bank; half of all accesses have no conflict.
-_MOST_WAYS = 1.2
+# Instructions of a warp: for a run to read, to write, and for 42 runs' single elements; for a box; for a block, and for
+# as many entries of a table as it has threads.
+_READ, _WRITE, _END, _BOX = 12, 29, 20, 220
+_BLOCK, _ENTRY, _GATHER = 150, 80, 60
+_WAY = 2  # instructions that could be issued while shared memory serves the lanes that are left
+_PHASES = np.array([0, 1]).reshape(2, 1)  # of a box, to judge bank conflicts
+# Bytes that memory moves, and instructions that are issued, in a cycle of a multiprocessor: of an H100 that copies, and
+# at 0.6 of its rate.
+MEMORY_RATE, ISSUE_RATE = 13, 2.4
+_WALKS = 6  # pairs of runs to try
+_TRIES = 6  # sets of steps to try for each
+_FEW_WAYS = 1.2  # lanes that read different words of one bank, on average: not worth further tries
 _BOX_WORDS = tile_kernel("box_words.cu", "gpl_box_words")
 
 
@@ -56,9 +73,7 @@ class WordBox(NamedTuple):
     pieces   those of the source's run, then others; `steps` are their distances in shared memory
     runs     numbers of the pieces of the source's run and of the target's, minor first
     span     elements from the first place in shared memory to the end of the last word
-    words    of a source run, the most at any phase
-    parts    rows of lanes for a target run
-    turn     lanes l take the element of number l >> turn of their word first
+    turn     threads t of a row take the element of number t >> turn of their word first
     idle     places in all boxes relative to those that exist
     ways     lanes that access different words of one bank, on average
     """
@@ -68,8 +83,6 @@ class WordBox(NamedTuple):
     steps: tuple[int, ...]
     runs: tuple[tuple[int, ...], tuple[int, ...]]
     span: int
-    words: int
-    parts: int
     turn: int
     idle: float
     ways: float
@@ -81,6 +94,22 @@ class WordBox(NamedTuple):
     def run_count(self, side: int) -> int:
         """How many runs make the box."""
         return self.box.elements // self.length(side)
+
+    def words(self, side: int) -> int:
+        """Of a run, at most: those of a source run at any phase, and the whole ones of a target run."""
+        return self.length(side) // WORD if side else (self.length(side) + _ENDS) // WORD
+
+    def threads(self, side: int) -> int:
+        """Of a row.  A run that two warps share touches a sector more, so warps hold whole rows if that costs little."""
+        words = self.words(side)
+        packed = THREADS // (THREADS // words)
+        whole = 1 << (words - 1).bit_length() if words <= LANES else -(-words // LANES) * LANES
+        turns = [-(-self.run_count(side) // (THREADS // count)) for count in (packed, whole)]
+        return whole if turns[1] <= _WHOLE_ROWS * turns[0] else packed
+
+    def rows(self, side: int) -> int:
+        """Of a block."""
+        return THREADS // self.threads(side)
 
     def others(self, side: int) -> list[int]:
         """The pieces that number the runs, the smallest stride first, and an uneven one last: a box without some of
@@ -96,10 +125,22 @@ class WordBox(NamedTuple):
         The cost model cannot rank walks: for box_words.cu it knows one figure for an access, in which reads, writes and
         tables are mixed, and it needs a launch with finished walks.
         """
-        reads, writes = self.run_count(0), self.run_count(1)
-        rows = reads * -(-self.words // LANES) * _READ + writes * self.parts * _WRITE
-        tables = _BLOCK + (reads + writes + self.length(1)) / LANES * _ENTRY + WORD * self.parts * _GATHER
-        return (rows + tables * self.idle) * LANES / self.box.elements
+        turns = [-(-self.run_count(side) // self.rows(side)) for side in (SOURCE, TARGET)]  # of each row
+        ends = -(-self.run_count(1) * _ENDS // THREADS)
+        conflicts = WORD * (self.ways - 1) * _WAY
+        moving = _BOX + turns[0] * _READ + turns[1] * (_WRITE + conflicts) + ends * _END
+        runs, gathered = self.run_count(0) + self.run_count(1) + self.length(1), WORD * self.threads(1)
+        tables = _BLOCK + -(-runs // THREADS) * _ENTRY + -(-gathered // THREADS) * _GATHER
+        return (moving + tables / WORD_BOXES) * self.idle * THREADS / self.box.elements
+
+    def cost(self, width: int) -> float:
+        """Roughly the cycles of a multiprocessor for 32 elements: those of memory, then those of instructions.
+
+        A run that begins anywhere touches a sector more than its bytes fill; one that is written, two in part.
+        """
+        sides = ((self.length(SOURCE) * width, SECTOR), (self.length(TARGET) * width, 2 * SECTOR))
+        moved = sum(1 + (extra - 1) / run for run, extra in sides)
+        return math.hypot(moved * self.idle * LANES * width / MEMORY_RATE, self.instructions / ISSUE_RATE)
 
 
 def words_plan(work: MoveWork, why: str) -> KernelPlan | None:
@@ -111,41 +152,40 @@ def words_plan(work: MoveWork, why: str) -> KernelPlan | None:
     if not walk or walk.instructions > BOX_WORDS_MOST:
         return None
     loops = box_loops(work.axes, walk.box)
-    loops = loops._replace(together=max(min(loops.boxes // ENOUGH_BLOCKS, _MOST_BOXES), 1))
-    words_of_runs = walk.words, walk.length(1) // WORD
-    read, write = (_access(walk.length(side), words, work.width) for side, words in enumerate(words_of_runs))
-    tables = _walk_struct(walk, work.width, bits, loops.together)
+    loops = loops._replace(together=max(min(loops.boxes // ENOUGH_BLOCKS, WORD_BOXES), 1))
+    read, write = (_access(walk, side, work.width) for side in (SOURCE, TARGET))
+    tables = _walk_struct(walk, work.width, bits, loops)
     return box_launch(work, _BOX_WORDS, loops, (read, write), tables, why=why, reach=high - low)
 
 
-def _access(length: int, words: int, width: int) -> RunAccess:
-    """How rows of lanes, as many as possible of one length, access the words of a run."""
-    lanes = math.ceil(words / math.ceil(words / LANES))
-    return RunAccess(length, WORD * width, lanes * WORD, lanes)
+def _access(walk: WordBox, side: int, width: int) -> RunAccess:
+    """How warps access the words of a run: as many lanes of a warp as there are threads in rows, on average."""
+    words = walk.words(side)
+    lanes = math.ceil(words * walk.rows(side) * LANES / THREADS)
+    return RunAccess(walk.length(side), WORD * width, words * WORD, lanes)
 
 
 def best_words(axes: Sequence[Axis], width: int, bits: int) -> WordBox | None:
-    """The walk with the fewest instructions that has few bank conflicts and fits shared memory.
+    """The walk that costs least, of those that fit shared memory.
 
     None for elements of more than 2 bytes, or if none fits.
     """
     if width > 2:
         return None
-    most, entry = (WORD_SHARED_BYTES - 16 * WORD * LANES) // width, bits // 4  # bytes of the table for a run
+    most, entry = (WORD_SHARED_BYTES - 8 * WORD * LANES) // width, bits // 4  # bytes of the table for a run
     unplaced = [walk for box in itertools.islice(boxes(axes, width, most), _BOXES) for walk in walks(axes, box)]
-    failed: set[tuple[int, int]] = set()  # lengths of runs; other sizes of the box hardly change their banks
-    for walk in sorted(unplaced, key=lambda walk: walk.instructions):
+    seen: set[tuple[int, int]] = set()  # lengths of runs; other sizes of the box hardly change their banks
+    best: WordBox | None = None
+    for walk in sorted(unplaced, key=lambda walk: walk.cost(width)):
         lengths = walk.length(0), walk.length(1)
-        if lengths in failed:
-            continue
-        placed = _placed(walk, width, entry)
-        if placed and placed.ways <= _MOST_WAYS:
-            return placed
-        if placed:
-            failed.add(lengths)
-        if len(failed) == _WALKS:
+        if len(seen) == _WALKS or best and best.cost(width) <= walk.cost(width):
             break
-    return None
+        if lengths in seen:
+            continue
+        if placed := _placed(walk, width, entry):
+            seen.add(lengths)
+            best = placed if best is None or placed.cost(width) < best.cost(width) else best
+    return best
 
 
 def walks(axes: Sequence[Axis], box: SharedBox) -> Iterator[WordBox]:
@@ -197,12 +237,8 @@ def _unplaced(
         size = rest.get(k, 1)
         if size < box.sizes[k]:
             pieces.append(_piece(axes[k], k, box.sizes[k] // size, size, uneven))
-    read, written = (math.prod(sizes.values()) for sizes in (source, target))
-    parts = -(-(written // WORD + _ENDS) // LANES)
     idle = math.prod(-(-axis.extent // size) * size / axis.extent for axis, size in zip(axes, box.sizes))
-    return WordBox(
-        box, tuple(pieces), (), (tuple(runs[0]), tuple(runs[1])), 0, (read + 6) // WORD, parts, 5, idle, math.inf
-    )
+    return WordBox(box, tuple(pieces), (), (tuple(runs[0]), tuple(runs[1])), 0, 5, idle, 1)
 
 
 def _piece(axis: Axis, k: int, size: int, unit: int, uneven: dict[int, int]) -> BoxPiece:
@@ -213,27 +249,25 @@ def _piece(axis: Axis, k: int, size: int, unit: int, uneven: dict[int, int]) -> 
 
 
 def _placed(walk: WordBox, width: int, entry: int) -> WordBox | None:
-    """The walk with the steps that cause the fewest bank conflicts; None if it does not fit shared memory without them.
+    """The walk with the steps that cause the fewest bank conflicts; None if no steps fit shared memory.
 
     The smallest steps come first, then gaps before one axis of the target's run after the other.
     """
-    lanes = _lanes(walk.length(1))
+    taken = _taken(walk)
     spread = [k for k in walk.runs[1] if k not in walk.runs[0]]
     gaps = [0] * len(walk.pieces)
-    best = _turned(walk, gaps, lanes, width, range(5, -1, -1))
+    best = _turned(walk, gaps, taken, width, range(5, -1, -1))
     tries, turns = 0, {5, best.turn}
     if not _fits(best, width, entry):
         return None
     for k in spread:
         for gap in range(1, 128 // width // WORD):
-            if best.ways <= _MOST_WAYS or tries >= _TRIES:
+            if best.ways <= _FEW_WAYS or tries >= _TRIES:
                 return best
             tries += 1
             wider = [*gaps[:k], gap, *gaps[k + 1 :]]
-            placed = _turned(walk, wider, lanes, width, turns)
-            if not _fits(placed, width, entry):
-                return None
-            if placed.ways < best.ways:
+            placed = _turned(walk, wider, taken, width, turns)
+            if placed.ways < best.ways and _fits(placed, width, entry):
                 best, gaps = placed, wider
     return best
 
@@ -243,26 +277,19 @@ def _fits(walk: WordBox, width: int, entry: int) -> bool:
 
 
 def table_sizes(walk: WordBox, entry: int) -> tuple[int, int, int, int]:
-    """Bytes of shared memory for the gather table, the lanes, the runs of both sides, and the places of a target run's
-    elements.
+    """Bytes of shared memory for the gather table, the single elements, the runs of both sides, and the places of a
+    target run's elements.
     """
-    runs = (walk.run_count(0) + walk.run_count(1)) * entry
-    return (
-        16 * WORD * LANES * walk.parts,
-        16 * LANES * walk.parts,
-        runs,
-        2 * walk.length(1) + -(runs + 2 * walk.length(1)) % 16,
-    )
+    runs, length = (walk.run_count(0) + walk.run_count(1)) * entry, 2 * walk.length(1)
+    return 8 * WORD * walk.threads(1), 4 * WORD * _ENDS, runs, length + -(runs + length) % 16
 
 
-def _turned(
-    walk: WordBox, gaps: Sequence[int], lanes: npt.NDArray[np.int64], width: int, turns: Iterable[int]
-) -> WordBox:
+def _turned(walk: WordBox, gaps: Sequence[int], taken: _Taken, width: int, turns: Iterable[int]) -> WordBox:
     """The walk with these gaps and the turn that causes the fewest bank conflicts."""
     steps, span = _steps(walk, gaps)
     best = walk = walk._replace(steps=steps, span=span, ways=math.inf)
     for turn in turns:
-        ways = conflict_ways(walk._replace(turn=turn), lanes, width)
+        ways = conflict_ways(walk._replace(turn=turn), taken, width)
         if ways < best.ways:
             best = walk._replace(turn=turn, ways=ways)
         if ways <= FEW:
@@ -275,7 +302,7 @@ def _steps(walk: WordBox, gaps: Sequence[int]) -> tuple[tuple[int, ...], int]:
     of different runs apart.
     """
     steps: list[int] = []
-    room = walk.words * WORD
+    room = walk.words(0) * WORD
     for k, (piece, gap) in enumerate(zip(walk.pieces, gaps)):
         stride = piece.strides[0]
         if k in walk.runs[0]:
@@ -286,41 +313,58 @@ def _steps(walk: WordBox, gaps: Sequence[int]) -> tuple[tuple[int, ...], int]:
     return tuple(steps), room + WORD - 1
 
 
-def _lanes(length: int) -> npt.NDArray[np.int64]:
-    """The elements of a run that lanes take in its first row: by phase, lane and number in the word; -1 for none."""
-    units = np.arange(LANES).reshape(LANES, 1)
-    heads = np.arange(WORD).reshape(WORD, 1, 1)
-    elements = heads + WORD * units + np.arange(WORD)
-    last = heads + (length - heads) // WORD * WORD
-    return np.where(elements < last, elements, -1)
+class _Taken(NamedTuple):
+    """What the threads of a block take of the first runs of their rows, by the phase of the box.
+
+    run       the run of the table
+    first     the first element of the thread's word
+    exists    whether the run has this word
+    """
+
+    run: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    exists: npt.NDArray[np.bool_]
 
 
-def conflict_ways(walk: WordBox, lanes: npt.NDArray[np.int64], width: int) -> float:
-    """The most lanes that read different words of one bank, averaged over the rows that write, and over all starts."""
-    places = np.zeros(1, np.int64)
-    for k in walk.runs[1]:
-        places = (places + np.arange(walk.pieces[k].size)[:, None] * walk.steps[k]).ravel()
-    turned = (np.arange(LANES) >> walk.turn) * width % WORD
-    order = np.arange(WORD) ^ turned[:, None]
-    taken = np.take_along_axis(lanes, np.broadcast_to(order, lanes.shape), 2)
-    total = count = 0
-    for start in range(WORD // width):
-        words = np.where(taken < 0, -1, (places[taken] + start) * width // 4)
-        words = np.sort(words.swapaxes(1, 2).reshape(-1, LANES), axis=1)
-        words = words[words[:, -1] >= 0]
-        first = np.ones(words.shape, bool)
-        first[:, 1:] = words[:, 1:] != words[:, :-1]
-        row, column = np.nonzero(first & (words >= 0))
-        lanes_of_bank = np.bincount(row * BANKS + words[row, column] % BANKS, minlength=len(words) * BANKS)
-        total += lanes_of_bank.reshape(-1, BANKS).max(1).sum()
-        count += len(words)
-    return float(total / count)
+def _taken(walk: WordBox) -> _Taken:
+    row, unit = np.divmod(np.arange(THREADS), walk.threads(1))
+    most = -(-walk.run_count(1) // walk.rows(1))
+    run = row * most
+    inside = (run < walk.run_count(1)) & (row < walk.rows(1))
+    run = np.where(inside, run, 0)
+    phases = (_sums(walk, walk.others(1), [piece.strides[TARGET] for piece in walk.pieces])[run] + _PHASES) % WORD
+    first = unit * WORD + (WORD - phases) % WORD
+    exists = inside & (first + WORD <= walk.length(1))
+    return _Taken(run, np.where(exists, first, 0), exists)
+
+
+def _sums(walk: WordBox, numbers: Sequence[int], steps: Sequence[int]) -> npt.NDArray[np.int64]:
+    """The sums of steps for all coordinates of some pieces, the first one fastest."""
+    found = np.zeros(1, np.int64)
+    for k in numbers:
+        found = (found + np.arange(walk.pieces[k].size)[:, None] * steps[k]).ravel()
+    return found
+
+
+def conflict_ways(walk: WordBox, taken: _Taken, width: int) -> float:
+    """The most lanes of a warp that read different words of one bank, averaged over warps that write words."""
+    runs, elements = (_sums(walk, numbers, walk.steps) for numbers in (walk.others(1), walk.runs[1]))
+    unit = np.arange(THREADS) % walk.threads(1)
+    order = np.arange(WORD)[:, None, None] ^ (unit >> walk.turn) * width % WORD
+    words = np.where(taken.exists, (runs[taken.run] + elements[taken.first + order]) * width // 4, -1)
+    words = np.sort(words.reshape(-1, LANES), axis=1)
+    words = words[words[:, -1] >= 0]
+    first = np.ones(words.shape, bool)
+    first[:, 1:] = words[:, 1:] != words[:, :-1]
+    row, column = np.nonzero(first & (words >= 0))
+    lanes_of_bank = np.bincount(row * BANKS + words[row, column] % BANKS, minlength=len(words) * BANKS)
+    return float(lanes_of_bank.reshape(-1, BANKS).max(1).mean())
 
 
 # ---- the parameter struct --------------------------------------------------------------------------------
 
 
-def _walk_struct(walk: WordBox, width: int, bits: int, together: int) -> bytes:
+def _walk_struct(walk: WordBox, width: int, bits: int, loops: BoxLoops) -> bytes:
     """The bytes of a `GplWordsMove` after its `GplMove`."""
     numbers = [
         (walk.run_count(0), _digits(walk, walk.others(0), 0, width)),
@@ -330,11 +374,13 @@ def _walk_struct(walk: WordBox, width: int, bits: int, together: int) -> bytes:
     # how far the pieces reach from the box's first element, backwards and forwards
     offsets = [[(piece.size - 1) * piece.strides[side] for piece in walk.pieces] for side in (SOURCE, TARGET)]
     below = [-(sum(min(offset, 0) for offset in one) // WORD) * WORD for one in offsets]
-    reach = (*below, sum(max(offset, 0) for offset in offsets[SOURCE]) + 2 * WORD)
+    after = sum(max(offset, 0) for offset in offsets[SOURCE]) + 2 * WORD
+    order = (1, math.ceil(loops.boxes / loops.together)) if FAR_BOXES else (loops.together, 1)
+    rows = [count for side in (SOURCE, TARGET) for count in (walk.threads(side), walk.rows(side))]
     tables = itertools.accumulate(table_sizes(walk, bits // 4))
     per_place = [number for side in (SOURCE, TARGET) for counts in _per_place(walk, side) for number in counts]
-    scalars = [walk.length(0), walk.parts, walk.turn, together, *tables, *per_place]
-    return words_struct(bits, numbers, reach, scalars)
+    scalars = [walk.length(0), walk.turn, loops.together, *tables, *per_place]
+    return words_struct(bits, numbers, rows, (*below, after, *order), scalars)
 
 
 def _digits(walk: WordBox, order: Sequence[int], side: int, width: int) -> list[RunDigit]:

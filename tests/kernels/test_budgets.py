@@ -64,7 +64,7 @@ BUDGETS = [
     ("tile_nd.cu", reversed_axes(4, *[3] * 14), 24, 27),
     ("tile_nd.cu", reversed_axes(1, *[8] * 6), 8, 1),
     ("tile_nd.cu", reversed_axes(8, *[8] * 6), 36, 1),
-    ("box_words.cu", reversed_axes(1, *[3] * 14), 30, 27),
+    ("box_words.cu", reversed_axes(1, *[3] * 14), 20, 27),
     ("rows.cu", swapped_rows(4, 64), 6, 1),
     ("rows.cu", swapped_rows(4, 256), 6, 1),
     ("copy.cu", Case("copy", transposed(4, (1 << 18,), (0,))), 5, 1),

@@ -100,7 +100,7 @@ class WordBox(NamedTuple):
         return self.length(side) // WORD if side else (self.length(side) + _ENDS) // WORD
 
     def threads(self, side: int) -> int:
-        """Of a row.  A run that two warps share touches a sector more, so warps hold whole rows if that costs little."""
+        """Of a row.  A run that two warps share touches a sector more: warps hold whole rows if that costs little."""
         words = self.words(side)
         packed = THREADS // (THREADS // words)
         whole = 1 << (words - 1).bit_length() if words <= LANES else -(-words // LANES) * LANES

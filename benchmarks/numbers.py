@@ -154,6 +154,8 @@ VARIANTS = (
     *(_number("BOX_STEPS", count, BOXES) for count in (2, 8)),
     *(_number("ALIGN", count, ALIGNED) for count in (4, 16)),
     _number("WORD_BLOCKS", 4, WORDS),
+    *(_number("WORD_GROUP", count, WORDS) for count in (2, 8)),
+    *(_number("WORD_LEAST_RUN", nbytes, ("five axes u8", "drawn any u8")) for nbytes in (32, 48)),
     *(Variant(f"ANY_BLOCKS = {n}", SMALL, {"ANY_BLOCKS": {1: n, 2: n, 4: n}}) for n in (4, 8)),
     _number("BOX_SHARED_BYTES", 16384, BOXES),
     _number("BOX_WORDS_MOST", 0, WORD_BOXES),

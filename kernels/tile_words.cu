@@ -41,9 +41,10 @@
 // tile[1] is the tile along a; count[0], count[1] are the tiles along b and a, `total` the number of all tiles.
 //
 // Macros: those of move.cuh, GPL_ALIGN (4 or 32).
-// Numbers: GPL_TILE_B (of a tile, in elements), GPL_BLOCKS (of a multiprocessor, for which registers leave room).
-#if !defined(GPL_TILE_B) || !defined(GPL_ALIGN) || !defined(GPL_BLOCKS)
-#error "tile_words.cu needs GPL_TILE_B, GPL_ALIGN and GPL_BLOCKS"
+// Numbers: GPL_TILE_B (of a tile, in elements), GPL_GROUP (rows of a thread that are read together where a tile lacks rows),
+// GPL_BLOCKS (of a multiprocessor, for which registers leave room).
+#if !defined(GPL_TILE_B) || !defined(GPL_GROUP) || !defined(GPL_ALIGN) || !defined(GPL_BLOCKS)
+#error "tile_words.cu needs GPL_TILE_B, GPL_GROUP, GPL_ALIGN and GPL_BLOCKS"
 #endif
 #include "move.cuh"
 
@@ -55,7 +56,6 @@
 #define GPL_READ_PASSES ((GPL_ROWS + GPL_WARPS - 1) / GPL_WARPS)
 #define GPL_WRITE_PASSES (GPL_LANES * GPL_E / GPL_WARPS)
 #define GPL_PERIOD (GPL_ALIGN > GPL_WARPS * GPL_ELEMENT_BYTES ? GPL_ALIGN / (GPL_WARPS * GPL_ELEMENT_BYTES) : 1)
-#define GPL_BATCH 9                                  // words that a thread loads before it stores the first, at ends
 #define GPL_PARTS (GPL_TILE_B / (GPL_LANES * GPL_E)) // words of a lane in a row of the target
 
 struct GplWords {
@@ -138,29 +138,39 @@ __device__ __forceinline__ GplColumn gpl_column(const GplWords& tile, unsigned* 
   return column;
 }
 
+// A thread loads all its words before it stores the first.  WHOLE: only the last row may be missing.  Else there are groups of
+// rows, and the last group begins so early that it has all its rows: it reads some again.  That takes no predicates, of which
+// a thread has 7: with one for each row, a compiler would wait after every fifth load.
 template <bool WHOLE, bool PADDED, bool INNER>
 __device__ __forceinline__ void gpl_read_words(const GplWords& tile, unsigned* shared, const GplMove& move) {
+  constexpr unsigned N = WHOLE ? GPL_READ_PASSES : GPL_GROUP, GROUPS = (GPL_READ_PASSES + N - 1) / N;
   const gpl_int step = (gpl_int)(GPL_WARPS * move.axis[0].source_stride);
   const GplColumn column = gpl_column<INNER>(tile, shared, move);
   const GplMask mask = PADDED ? gpl_mask(column.a, move.axis[1].bound, move) : GplMask{~0u, 0};
-  constexpr unsigned batch = WHOLE ? GPL_READ_PASSES : GPL_BATCH;
-  const gpl_element* from = column.from;
-  unsigned* to = column.to;
-#pragma unroll 1
-  for (unsigned left = column.reads ? column.rows : 0; (int)left > 0; left -= batch * GPL_WARPS) {
-    unsigned value[batch];
+  const unsigned count = (column.rows + GPL_WARPS - 1) / GPL_WARPS, least = WHOLE ? 1 : N;
+  if (column.reads && count >= least) {
+    unsigned value[GROUPS][N];
 #pragma unroll
-    for (unsigned k = 0; k < batch; ++k)
-      if ((WHOLE && k + 1 < batch) || k * GPL_WARPS < left) value[k] = *(const unsigned*)(from + k * (long long)step);
+    for (unsigned pass = 0; pass < 2; ++pass) {
 #pragma unroll
-    for (unsigned k = 0; k < batch; ++k)
-      if ((WHOLE && k + 1 < batch) || k * GPL_WARPS < left) to[GPL_WORD_AT(k * GPL_WARPS)] = (value[k] & mask.keep) | mask.rest;
-    if (WHOLE) break;
-    from += batch * (long long)step, to += GPL_WORD_AT(batch * GPL_WARPS);
+      for (unsigned g = 0; g < GROUPS; ++g) {
+        if (g * N >= count) break;
+        const unsigned first = WHOLE ? 0 : min(g * N, count - N);
+        const gpl_element* const from = column.from + (long long)step * (int)first;
+        unsigned* const to = column.to + first * GPL_WORD_AT(GPL_WARPS);
+#pragma unroll
+        for (unsigned k = 0; k < N; ++k) {
+          if (WHOLE && k + 1 == N && k >= count) continue;
+          if (pass == 0) value[g][k] = *(const unsigned*)(from + k * (long long)step);
+          else to[GPL_WORD_AT(k * GPL_WARPS)] = (value[g][k] & mask.keep) | mask.rest;
+        }
+      }
+    }
   }
-  // The first and the last words of the source's memory: element by element.
+  // The first and the last words of the source's memory, and words of a few rows: element by element.
+  const bool slow = column.slow || (column.reads && count < least);
 #pragma unroll 1
-  for (unsigned row = 0; !INNER && column.slow && row < column.rows; row += GPL_WARPS)
+  for (unsigned row = 0; !INNER && slow && row < column.rows; row += GPL_WARPS)
     column.to[GPL_WORD_AT(row)] =
         gpl_load<4, 4>(column.from + row / GPL_WARPS * (long long)step, column.a, move.axis[1].bound, move).word;
 }

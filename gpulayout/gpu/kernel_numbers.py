@@ -35,6 +35,8 @@ ALIGN = SECTOR  # bytes: in the target, rows of tiles of tile_words.cu and of fu
 WORD_BLOCKS = 5
 ANY_BLOCKS = {1: 6, 2: 8, 4: 4}
 
+WORD_LEAST_RUN = 64  # bytes of runs from which small elements that begin anywhere move in tiles of words
+WORD_GROUP = 4  # rows of a thread that tile_words.cu reads together where a tile lacks rows
 WORD_TILE_B = 128  # tile_words.cu: elements of a tile along b; along a, a row of shared memory has a word per lane
 
 # tile_nd.cu: factors of the sums in its table, boxes of a block, bytes of its table and a box, bytes of an entry, and
@@ -96,7 +98,7 @@ FILES: dict[str, dict[str, _Number]] = {
         "FULL_A": {width: along_a for width, (along_a, _) in FULL_TILES.items()},
         "FULL_B": {width: along_b for width, (_, along_b) in FULL_TILES.items()},
     },
-    "tile_words.cu": {"BLOCKS": WORD_BLOCKS, "TILE_B": WORD_TILE_B},
+    "tile_words.cu": {"BLOCKS": WORD_BLOCKS, "TILE_B": WORD_TILE_B, "GROUP": WORD_GROUP},
     "tile_nd.cu": {
         "FACTORS": BOX_FACTORS,
         "BOXES": BOX_STEPS,
@@ -124,6 +126,7 @@ def defines(file_name: str) -> str:
     >>> print(defines("tile_words.cu"), end="")
     #define GPL_BLOCKS 5
     #define GPL_TILE_B 128
+    #define GPL_GROUP 4
 
     Some numbers depend on the size of an element:
     >>> print(defines("tile_any.cu"), end="")

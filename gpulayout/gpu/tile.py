@@ -16,6 +16,7 @@ from gpulayout.gpu.kernel_numbers import (
     LANES,
     SECTOR,
     THREADS,
+    WORD_LEAST_RUN,
     WORD_TILE_B,
 )
 from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, bits_of, planned, reaches, tile_kernel
@@ -24,10 +25,7 @@ from gpulayout.moves.move import Axis
 
 _WORD = 4  # bytes; smaller elements go through shared memory in words if possible
 _SHORT_RUN = 64  # elements; an axis of up to this extent is whole in every tile
-# With runs of fewer bytes, or fewer than 10 elements per thread, a tile of words takes more instructions per element
-# than a tile of any size.
-_LEAST_RUN = 64
-_LEAST_ELEMENTS = 2560
+_LEAST_ELEMENTS = 2560  # with fewer, 10 for a thread, a tile of words takes more instructions than one of any size
 _TILE = tile_kernel("tile.cu", "gpl_tile_vector")
 _TILE_ANY = tile_kernel("tile_any.cu", "gpl_tile_any")
 _TILE_WORDS = tile_kernel("tile_words.cu", "gpl_tile_words")
@@ -60,7 +58,7 @@ def _words(work: MoveWork, why: str) -> KernelPlan | None:
     On a side with short runs that touch, a tile of any size is a single run of words.
     """
     width, (b, a) = work.width, work.axes[:2]
-    if work.change or width >= _WORD or min(a.extent, b.extent) * width < _LEAST_RUN:
+    if work.change or width >= _WORD or min(a.extent, b.extent) * width < WORD_LEAST_RUN:
         return None
     if any(_dense(work)) and _access_bytes(work) == (_WORD, _WORD):
         return None

@@ -21,7 +21,8 @@
 // box, one to memory.
 //
 // The table holds for every box of the array.  If there are enough of them, a block moves up to 4 boxes that differ in the
-// coordinates of outer axes; then it reads the next box into registers before it writes the present one.
+// coordinates of outer axes.  While it writes a box, the next one is on its way to another room of shared memory (arrive.cuh):
+// with 5 blocks of boxes of 16 KB, at least 80 KB are on their way to a multiprocessor at any time, and no register holds them.
 //
 // If neighbours in the source are neighbours in shared memory, small elements enter it in words of 4 bytes.  If all runs of
 // the target are whole words, they leave it as words, assembled from 4 bytes or 2 halves.
@@ -30,22 +31,30 @@
 // different banks.  In the box above, the steps are 1 2 4 8 16 elements along the source's axes and 33 66 132 264 528 1056
 // along the target's: lanes that write are 33 words apart, so their banks are 1 apart.
 //
-// A row of 4 bytes per lane costs 10 instructions, 5 per side.  A block of one box takes 22 per element in the example, with
-// everything, and one of two boxes 19.
+// A row of 4 bytes per lane costs 9 instructions: to read, one look-up, two additions and a copy; to write, these and an access
+// to the box.  A block of one box takes 22 per element in the example, with everything.
 //
 // Macros: those of move.cuh; GPL_READ_BYTES, GPL_WRITE_BYTES: of one access to the source, and to the target.
 // Numbers: GPL_FACTORS (of the four parts), GPL_BOXES (boxes of a block, at most), GPL_SHARED_BYTES (of a table and a box),
-// GPL_MANY_ROWS (rows that a thread loads at once), GPL_FEW_ROWS (the same with parameters), GPL_EVEN, GPL_UNEVEN (kinds of walks).
+// GPL_AHEAD, GPL_APART (rooms for more boxes; bytes from one to the next), GPL_BLOCKS (of a multiprocessor, by registers),
+// GPL_MANY_ROWS (rows that a thread moves at once), GPL_FEW_ROWS (the same with parameters).
 #if !defined(GPL_READ_BYTES) || !defined(GPL_WRITE_BYTES) || !defined(GPL_FACTORS) || !defined(GPL_BOXES) || \
-    !defined(GPL_SHARED_BYTES) || !defined(GPL_MANY_ROWS) || !defined(GPL_FEW_ROWS) || !defined(GPL_EVEN) || !defined(GPL_UNEVEN)
-#error "tile_nd.cu needs GPL_READ_BYTES, GPL_WRITE_BYTES, GPL_FACTORS, GPL_BOXES, GPL_SHARED_BYTES, GPL_MANY_ROWS, GPL_FEW_ROWS, GPL_EVEN and GPL_UNEVEN"
+    !defined(GPL_SHARED_BYTES) || !defined(GPL_AHEAD) || !defined(GPL_APART) || !defined(GPL_BLOCKS) || \
+    !defined(GPL_MANY_ROWS) || !defined(GPL_FEW_ROWS)
+#error "tile_nd.cu needs GPL_READ_BYTES, GPL_WRITE_BYTES, GPL_FACTORS, GPL_BOXES, GPL_SHARED_BYTES, GPL_AHEAD, GPL_APART, GPL_BLOCKS, GPL_MANY_ROWS and GPL_FEW_ROWS"
 #endif
-#include "move.cuh"
+#include "arrive.cuh"
 
 #define GPL_BATCH (GPL_PARAMETERS ? GPL_FEW_ROWS : GPL_MANY_ROWS)  // rows with parameters take more registers
+#define GPL_FEW (GPL_BATCH < 4 ? GPL_BATCH : 4)  // rows at once if an axis ends in the box
+// Rooms of shared memory, each for a box.  Devices other than Hopper and its kin have too little for a second one.
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 900 || __CUDA_ARCH__ >= 1200)
+#define GPL_ROOMS 1
+#else
+#define GPL_ROOMS (GPL_AHEAD + 1)
+#endif
+#define GPL_OWN_BLOCKS (GPL_ARRIVES(GPL_READ_BYTES) ? GPL_BLOCKS : 4)  // elements that go through registers need many
 #define GPL_WARPS (GPL_THREADS / GPL_LANES)
-#define GPL_HELD (2 * GPL_BATCH - 1) // rows that it holds while it writes the box before
-#define GPL_FEW (GPL_BATCH < 4 ? GPL_BATCH : 4)        // rows that it loads at once if an axis ends in the box
 typedef GplWord<GPL_READ_BYTES>::type gpl_piece;       // read at once
 typedef GplChunk<GPL_WRITE_BYTES> gpl_written;         // written at once
 
@@ -99,8 +108,7 @@ struct GplBoxMove {
   unsigned apart[4];                 // bytes from a written piece's first element to each, in shared memory
   unsigned entries, box;             // of the table; bytes from it to the box
   unsigned boxes;                    // of a block
-  unsigned walk;                     // GPL_EVEN: on both sides, every thread has GPL_BATCH rows.  GPL_UNEVEN: on some side,
-                                     // not all rows have as many lanes.  Else neither
+  unsigned uneven;                   // not 0: on some side, not all rows have as many lanes
   GplStep step[GPL_BOXES + 1];       // from the box before to each; first and last are 0
   GplEntry factor[GPL_FACTORS];
 };
@@ -209,75 +217,49 @@ __device__ __forceinline__ void gpl_fill_table(uint4* table, const GplBoxMove& n
   }
 }
 
-// Up to 3 rows, in the last slots.
-template <class Side>
-__device__ __forceinline__ void gpl_few_rows(const Side& side, const GplEntry* row, unsigned count) {
-  if (count > 0) side.template rows<GPL_HELD - 1, 1>(row);
-  if (GPL_BATCH > 2 && count > 1) side.template rows<GPL_HELD - 2, 1>(row + GPL_WARPS);
-  if (GPL_BATCH > 2 && count > 2) side.template rows<GPL_HELD - 3, 1>(row + 2 * GPL_WARPS);
-}
-
-// One side of a thread: `rows<SLOT, ROWS>(row)` takes every eighth of ROWS rows from an entry on, with the slots from SLOT on.
-// Here it takes what it holds at once: a batch, and the rows that make no whole batch.  EVEN: a batch is all that any thread has.
-template <bool EVEN, class Side>
-__device__ __forceinline__ void gpl_held_rows(const Side& side, const GplEntry* row, unsigned count) {
-  if (EVEN) return side.template rows<0, GPL_BATCH>(row);
-  if (count >= GPL_BATCH) side.template rows<0, GPL_BATCH>(row), row += GPL_BATCH * GPL_WARPS;
-  const unsigned rest = count % GPL_BATCH;
-#if GPL_BATCH > 4
-  if (rest >= 4) {
-    side.template rows<GPL_BATCH, 4>(row);
-    return gpl_few_rows(side, row + 4 * GPL_WARPS, rest - 4);
-  }
-#endif
-  if (rest) gpl_few_rows(side, row, rest);
-}
-
-// Rows in registers, on their way from the source to the box.
-struct GplHeld {
-  gpl_piece value[GPL_HELD];
-  unsigned shared[GPL_BATCH];        // places in the box of a batch, if these are kept too
-};
+// Bytes from the first room to that of a box of the block; boxes take turns.
+__device__ __forceinline__ unsigned gpl_box_at(unsigned box) { return box % GPL_ROOMS * GPL_APART; }
 
 // What is asked about a lane of a row: nothing; whether the row has so many lanes; or also, whether it is inside.
 enum GplAsk { GPL_NOTHING, GPL_LANES_ONLY, GPL_INSIDE };
 
-// Lanes that are outside become pad.  KEEPS: places in the box stay in registers from reading to putting.
-template <GplAsk ASK, bool KEEPS>
+// One side of a thread: `rows<ROWS, ALL>(row, count)` takes every eighth row from an entry on, ROWS of them or, unless ALL, those
+// of the first `count`.  Here lanes that are outside become pad.
+template <GplAsk ASK>
 struct GplReader {
   const gpl_source_element* from;    // of the thread's lane
-  const GplEntry* end;               // of its rows
+  unsigned char* to;
+  const GplEntry* first;             // its first row
+  int count;                         // of its rows
   unsigned check;
   const GplBoxMove& nd;
-  GplHeld& held;
 
-  template <int SLOT, int ROWS>
-  __device__ __forceinline__ void rows(const GplEntry* row) const {
+  __device__ __forceinline__ int most() const { return gpl_count(nd.side[0].rows); }
+
+  __device__ __forceinline__ GplReader at_box(unsigned box) const { return {from, to + gpl_box_at(box), first, count, check, nd}; }
+
+  template <int ROWS, bool ALL>
+  __device__ __forceinline__ void rows(const GplEntry* row, int count) const {
     const unsigned guards = nd.side[0].guards;
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i) {
-      const GplEntry& entry = row[i * GPL_WARPS];
-      if (KEEPS && SLOT == 0) held.shared[i] = entry.shared;
-      if (ASK == GPL_INSIDE) gpl_pad(nd.move, held.value[SLOT + i]);
-      if ((ASK == GPL_NOTHING || row + i * GPL_WARPS < end) &&
-          (ASK != GPL_INSIDE || (check && ((check - entry.check) & guards) == guards)))
-        held.value[SLOT + i] = gpl_fetch<GPL_READ_BYTES>(gpl_at(from, entry.offset));
-    }
-  }
-};
-
-template <GplAsk ASK, bool KEEPS>
-struct GplPutter {
-  unsigned char* to;
-  const GplEntry* end;
-  const GplHeld& held;
-
-  template <int SLOT, int ROWS>
-  __device__ __forceinline__ void rows(const GplEntry* row) const {
+    GplArrival<GPL_READ_BYTES> arrival[ROWS];
+    GplEntry entry[ROWS];
 #pragma unroll
     for (int i = 0; i < ROWS; ++i)
-      if (ASK == GPL_NOTHING || row + i * GPL_WARPS < end)
-        *(gpl_piece*)(to + (KEEPS && SLOT == 0 ? held.shared[i] : row[i * GPL_WARPS].shared)) = held.value[SLOT + i];
+      if (ALL || i < count) entry[i] = row[i * GPL_WARPS];                    // others may be behind shared memory
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+      if (!ALL && i >= count) continue;
+      if (ASK != GPL_INSIDE || (check && ((check - entry[i].check) & guards) == guards))
+        arrival[i].begin(to + entry[i].shared, gpl_at(from, entry[i].offset));
+      else {
+        gpl_piece pad;
+        gpl_pad(nd.move, pad);
+        arrival[i].set(to + entry[i].shared, pad);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i)
+      if (ALL || i < count) arrival[i].end(to + entry[i].shared);
   }
 };
 
@@ -285,18 +267,23 @@ template <GplAsk ASK>
 struct GplWriter {
   gpl_target_element* to;
   const unsigned char* from;
-  const GplEntry* end;
+  const GplEntry* first;
+  int count;
   unsigned check;
   const GplBoxMove& nd;
   const GplParameters& parameters;   // of the thread's lane
 
-  template <int SLOT, int ROWS>
-  __device__ __forceinline__ void rows(const GplEntry* row) const {
+  __device__ __forceinline__ int most() const { return gpl_count(nd.side[1].rows); }
+
+  __device__ __forceinline__ GplWriter at_box(unsigned box) const { return {to, from + gpl_box_at(box), first, count, check, nd, parameters}; }
+
+  template <int ROWS, bool ALL>
+  __device__ __forceinline__ void rows(const GplEntry* row, int count) const {
     const unsigned guards = nd.side[1].guards;
     gpl_written value[ROWS];
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-      if (ASK != GPL_NOTHING && row + i * GPL_WARPS >= end) continue;         // such places may be behind shared memory
+      if (!ALL && i >= count) continue;                                       // such places may be behind shared memory
 #pragma unroll
       for (int j = 0; j < GPL_WRITE_BYTES / GPL_ELEMENT_BYTES; ++j)
         value[i].element[j] = *(const gpl_element*)(from + gpl_in_box(row[i * GPL_WARPS]) + (j ? nd.apart[j] : 0));
@@ -304,122 +291,77 @@ struct GplWriter {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       const GplEntry& entry = row[i * GPL_WARPS];
-      if ((ASK == GPL_NOTHING || row + i * GPL_WARPS < end) &&
-          (ASK != GPL_INSIDE || (check && ((check - entry.check) & guards) == guards)))
+      if ((ALL || i < count) && (ASK != GPL_INSIDE || (check && ((check - entry.check) & guards) == guards)))
         gpl_deliver(gpl_at(to, entry.offset), value[i], gpl_operands(gpl_at_entry(parameters, entry), nd.move), 0, GPL_NO_END,
                     nd.move);
     }
   }
 };
 
-// Puts into the box what is held, then the other rows.
-template <bool EVEN>
-__device__ __forceinline__ void gpl_put(const GplReader<GPL_NOTHING, true>& reader, const GplPutter<GPL_NOTHING, true>& putter,
-                                        const GplEntry* row, unsigned count) {
-  gpl_held_rows<EVEN>(putter, row, count);
-  if (EVEN || count < 2 * GPL_BATCH) return;
-  row += (GPL_BATCH + count % GPL_BATCH) * GPL_WARPS;
+// Batches of rows from an entry on; then the rest.
+template <int BATCH, class Side>
+__device__ __forceinline__ void gpl_whole_rows(const Side& side, const GplEntry* row, int count) {
 #pragma unroll 1
-  for (; count >= 2 * GPL_BATCH; count -= GPL_BATCH, row += GPL_BATCH * GPL_WARPS) {
-    reader.template rows<0, GPL_BATCH>(row);
-    putter.template rows<0, GPL_BATCH>(row);
+  for (; count >= BATCH; count -= BATCH, row += BATCH * GPL_WARPS) side.template rows<BATCH, true>(row, count);
+  if (count == 0) return;
+  if constexpr (BATCH > 4) gpl_whole_rows<4>(side, row, count);
+  else side.template rows<BATCH - 1, false>(row, count);
+}
+
+// All rows of a thread.  Where lanes have different numbers of them, a warp takes its most, all lanes in the same order.
+template <int BATCH, GplAsk ASK, class Side>
+__device__ __forceinline__ void gpl_all_rows(const Side& side) {
+  if constexpr (ASK == GPL_NOTHING) gpl_whole_rows<BATCH>(side, side.first, side.count);
+  else {
+    const GplEntry* row = side.first;
+#pragma unroll 1
+    for (int taken = 0; taken < side.most(); taken += BATCH, row += BATCH * GPL_WARPS)
+      side.template rows<BATCH, false>(row, side.count - taken);
   }
 }
 
-template <bool EVEN>
-__device__ __forceinline__ void gpl_write(const GplWriter<GPL_NOTHING>& writer, const GplEntry* row, unsigned count) {
-#pragma unroll 1
-  for (; !EVEN && count >= 2 * GPL_BATCH; count -= GPL_BATCH, row += GPL_BATCH * GPL_WARPS) writer.template rows<0, GPL_BATCH>(row);
-  gpl_held_rows<EVEN>(writer, row, count);
-}
-
-// The thread's first rows, and how many it takes.
-struct GplWalk {
-  const GplEntry *in, *out;
-  unsigned in_count, out_count;
-};
-
-// Whole boxes.  The rows of the next one are under way while one is written.
-template <bool EVEN>
-__device__ __forceinline__ void gpl_whole_boxes(GplReader<GPL_NOTHING, true> reader, const GplPutter<GPL_NOTHING, true>& putter,
-                                                GplWriter<GPL_NOTHING> writer, const GplWalk& walk) {
-  const GplBoxMove& nd = reader.nd;
-  gpl_held_rows<EVEN>(reader, walk.in, walk.in_count);
-  gpl_put<EVEN>(reader, putter, walk.in, walk.in_count);
-  __syncthreads();                                                // the box is complete
-#pragma unroll 1
-  for (unsigned number = 1; number < nd.boxes; ++number) {
-    reader.from = gpl_at(reader.from, nd.step[number].source);
-    gpl_held_rows<EVEN>(reader, walk.in, walk.in_count);
-    gpl_write<EVEN>(writer, walk.out, walk.out_count);
-    writer.to = gpl_at(writer.to, nd.step[number].target);
-    __syncthreads();                                              // the box is free
-    gpl_put<EVEN>(reader, putter, walk.in, walk.in_count);
-    __syncthreads();                                              // the next one is complete
-  }
-  gpl_write<EVEN>(writer, walk.out, walk.out_count);
-}
-
-// Boxes in which rows or axes end.
-template <int BATCH, class Side, class Next>
-__device__ __forceinline__ void gpl_checked_rows(const Side& side, const Next& next, const GplEntry* row, unsigned count) {
-#pragma unroll 1
-  for (; count >= BATCH; count -= BATCH, row += BATCH * GPL_WARPS) side.template rows<0, BATCH>(row), next.template rows<0, BATCH>(row);
-  if (BATCH > 4 && (count & 4)) side.template rows<0, 4>(row), next.template rows<0, 4>(row), row += 4 * GPL_WARPS;
-  if (BATCH > 2 && (count & 2)) side.template rows<0, 2>(row), next.template rows<0, 2>(row), row += 2 * GPL_WARPS;
-  if (count & 1) side.template rows<0, 1>(row), next.template rows<0, 1>(row);
-}
-
-struct GplNoNext {
-  template <int SLOT, int ROWS>
-  __device__ __forceinline__ void rows(const GplEntry*) const {}
-};
-
+// All boxes of a block.  The next ones are on their way while one is written.
 template <int BATCH, GplAsk ASK>
-__device__ __forceinline__ void gpl_checked_boxes(GplReader<ASK, false> reader, const GplPutter<ASK, false>& putter, GplWriter<ASK> writer,
-                                                  const GplWalk& walk) {
+__device__ __forceinline__ void gpl_boxes(GplReader<ASK> reader, GplWriter<ASK> writer) {
   const GplBoxMove& nd = reader.nd;
 #pragma unroll 1
-  for (unsigned number = 0; number < nd.boxes; ++number) {
-    reader.from = gpl_at(reader.from, nd.step[number].source);
-    writer.to = gpl_at(writer.to, nd.step[number].target);
-    gpl_checked_rows<BATCH>(reader, putter, walk.in, walk.in_count);
-    __syncthreads();                                              // a checked box is complete
-    gpl_checked_rows<BATCH>(writer, GplNoNext{}, walk.out, walk.out_count);
-    __syncthreads();                                              // a checked box is free
+  for (int number = 0; number < (int)nd.boxes + GPL_ROOMS - 1; ++number) {
+    if (number < (int)nd.boxes) {
+      reader.from = gpl_at(reader.from, nd.step[number].source);
+      gpl_all_rows<BATCH, ASK>(reader.at_box(number));
+    }
+    gpl_arrivals_end();
+    const int written = number - (GPL_ROOMS - 1);
+    if (written < 0) continue;
+    gpl_wait_for_arrivals<GPL_ROOMS - 1>();
+    __syncthreads();                                              // the box is complete
+    writer.to = gpl_at(writer.to, nd.step[written].target);
+    gpl_all_rows<BATCH, ASK>(writer.at_box(written));
+    __syncthreads();                                              // the box is free
   }
 }
 
-GPL_KERNEL gpl_tile_nd(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplBoxMove nd) {
-  __shared__ uint4 shared_nd[GPL_SHARED_BYTES / 16];
+GPL_KERNEL_OF(GPL_OWN_BLOCKS) gpl_tile_nd(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplBoxMove nd) {
+  __shared__ uint4 shared_nd[(GPL_SHARED_BYTES + (GPL_ROOMS - 1) * GPL_APART) / 16];
   if (gpl_block() >= nd.move.total) return;                       // the whole block, before any barrier
   gpl_fill_table(shared_nd, nd);
   __syncthreads();                                                // the table is complete
   const GplLane *const lane = (const GplLane*)shared_nd + threadIdx.x % GPL_LANES, in = lane[0], out = lane[GPL_LANES];
-  const GplEntry* const table = (const GplEntry*)shared_nd;
-  const GplEntry *const in_row = table + nd.side[0].first, *const out_row = table + nd.side[1].first;
-  const GplEntry *const in_end = in_row + gpl_rows(in), *const out_end = out_row + gpl_rows(out);
+  const GplEntry *const row = (const GplEntry*)shared_nd + threadIdx.x / GPL_LANES, *const in_row = row + nd.side[0].first,
+                 *const out_row = row + nd.side[1].first;
   unsigned char *const put_to = (unsigned char*)shared_nd + gpl_shared(in), *const write_from = (unsigned char*)shared_nd + gpl_shared(out);
   const gpl_source_element* from = (const gpl_source_element*)((const unsigned char*)source + gpl_bytes(in));
   gpl_target_element* to = (gpl_target_element*)((unsigned char*)target + gpl_bytes(out));
-  const unsigned warp = threadIdx.x / GPL_LANES;
+  const int in_count = gpl_count(gpl_rows(in)), out_count = gpl_count(gpl_rows(out));
   const GplParameters parameters = gpl_lane_parameters(nd);
-  GplHeld held;
   // The same for all threads: as long as nothing ends inside the block's boxes, every lane is whole.
-  if (in.check == GPL_WHOLE && out.check == GPL_WHOLE && nd.walk != GPL_UNEVEN) {
-    const GplWalk walk = {in_row + warp, out_row + warp, gpl_count(gpl_rows(in)), gpl_count(gpl_rows(out))};
-    const GplReader<GPL_NOTHING, true> reader{from, in_end, in.check, nd, held};
-    const GplPutter<GPL_NOTHING, true> putter{put_to, in_end, held};
-    const GplWriter<GPL_NOTHING> writer{to, write_from, out_end, out.check, nd, parameters};
-    if (nd.walk == GPL_EVEN) gpl_whole_boxes<true>(reader, putter, writer, walk);
-    else gpl_whole_boxes<false>(reader, putter, writer, walk);
-  } else {
-    const GplWalk walk = {in_row + warp, out_row + warp, gpl_count(nd.side[0].rows), gpl_count(nd.side[1].rows)};
-    if (in.check == GPL_WHOLE && out.check == GPL_WHOLE)
-      gpl_checked_boxes<GPL_BATCH, GPL_LANES_ONLY>({from, in_end, in.check, nd, held}, {put_to, in_end, held},
-                                                   {to, write_from, out_end, out.check, nd, parameters}, walk);
-    else
-      gpl_checked_boxes<GPL_FEW, GPL_INSIDE>({from, in_end, in.check, nd, held}, {put_to, in_end, held},
-                                             {to, write_from, out_end, out.check, nd, parameters}, walk);
-  }
+  if (in.check != GPL_WHOLE || out.check != GPL_WHOLE)
+    gpl_boxes<GPL_FEW, GPL_INSIDE>({from, put_to, in_row, in_count, in.check, nd},
+                                   {to, write_from, out_row, out_count, out.check, nd, parameters});
+  else if (nd.uneven)
+    gpl_boxes<GPL_FEW, GPL_LANES_ONLY>({from, put_to, in_row, in_count, in.check, nd},
+                                       {to, write_from, out_row, out_count, out.check, nd, parameters});
+  else
+    gpl_boxes<GPL_BATCH, GPL_NOTHING>({from, put_to, in_row, in_count, in.check, nd},
+                                      {to, write_from, out_row, out_count, out.check, nd, parameters});
 }

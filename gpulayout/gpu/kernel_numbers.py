@@ -40,11 +40,14 @@ WORD_GROUP = 4  # rows of a thread that tile_words.cu reads together where a til
 WORD_TILE_B = 128  # tile_words.cu: elements of a tile along b; along a, a row of shared memory has a word per lane
 
 # tile_nd.cu: factors of the sums in its table, boxes of a block, bytes of its table and a box, bytes of an entry, and
-# element bytes -> rows that a thread loads at once
+# element bytes -> rows that a thread moves at once
 BOX_FACTORS, BOX_STEPS, BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 128, 4, 24064, 16
 BOX_ROWS = {1: 8, 2: 8, 4: 8, 8: 4, 16: 2}
 FEW_ROWS = 2  # the same for steps with parameters
-EVEN, EQUAL, UNEVEN = 0, 1, 2  # kinds of walks
+# On Hopper and Blackwell: boxes on their way to shared memory while another one is written from there, bytes from one
+# box there to the next, and blocks of a multiprocessor that registers shall leave room for.  5 blocks of 24064 + 20480
+# bytes, and the 1 KB that each reserves, fit 228 KB.
+BOX_AHEAD, BOX_APART, BOX_BLOCKS = 1, 20480, 5
 
 BOX_WORDS_MOST = 50  # instructions for an element; a box of words that takes more is not worth it
 
@@ -102,11 +105,12 @@ FILES: dict[str, dict[str, _Number]] = {
     "tile_nd.cu": {
         "FACTORS": BOX_FACTORS,
         "BOXES": BOX_STEPS,
+        "AHEAD": BOX_AHEAD,
+        "APART": BOX_APART,
+        "BLOCKS": BOX_BLOCKS,
         "SHARED_BYTES": BOX_SHARED_BYTES,
         "MANY_ROWS": BOX_ROWS,
         "FEW_ROWS": FEW_ROWS,
-        "EVEN": EVEN,
-        "UNEVEN": UNEVEN,
     },
     "box_words.cu": {
         "E": WORD,

@@ -191,13 +191,13 @@ def box_struct(
     sides: Sequence[tuple[BoxSide, BoxPart, BoxPart]],
     apart: Sequence[int],
     steps: Sequence[tuple[int, int]],
-    kind: int,
+    uneven: bool,
 ) -> bytes:
     """The bytes after the `GplMove` in a `GplBoxMove`; `sides` are reading and writing, each with its lanes and rows.
 
     apart     offsets in bytes of the elements of a written piece from its first
     steps     offsets of a block's boxes from its first, in the source and in the target
-    kind      of the walks: EVEN, EQUAL or UNEVEN
+    uneven    True when some rows of a side have fewer lanes than others
     """
     firsts = [0, LANES, 2 * LANES, 2 * LANES + sides[0][0].rows]
     data, factors = b"", b""
@@ -210,7 +210,7 @@ def box_struct(
             factors += _words((offset,), bits) + struct.pack("<2I", shared, check) + bytes(8 - bits // 8)
     entries = firsts[-1] + sides[1][0].rows
     data += struct.pack("<4I", *apart, *[0] * (4 - len(apart)))
-    data += struct.pack("<4I", entries, entries * BOX_ENTRY_BYTES, len(steps), kind)
+    data += struct.pack("<4I", entries, entries * BOX_ENTRY_BYTES, len(steps), uneven)
     moved = [(b[0] - a[0], b[1] - a[1]) for a, b in zip(steps, steps[1:])]
     between = [(0, 0), *moved, *[(0, 0)] * (BOX_STEPS - len(moved))]
     data = _aligned(data + _words([offset for step in between for offset in step], bits), BOX_ENTRY_BYTES)

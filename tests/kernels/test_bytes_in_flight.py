@@ -22,10 +22,7 @@ BELOW = {
         "f32 200,33,31 turned, all partial",
         "f32 1000x17 turned",
     ],
-    "64 registers hold the rows of a table and what they load": [
-        *(f"{kind} 8^6 reversed" for kind in ("u8", "f16", "f32", "f64", "c128")),
-        *(f"{kind} 3^11 reversed" for kind in ("f32", "f64", "c128")),
-    ],
+    "a block has a single box here, of 8 and 9 KB, and none ahead": ["u8 8^6 reversed", "f32 3^11 reversed"],
     "a word is put together from elements of two runs": ["u8 3^11 reversed", "f16 3^11 reversed"],
     "tiles of words that an axis does not fill load four or five rows at once": [
         "u8 117,2,3,31,45 turned",

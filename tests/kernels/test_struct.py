@@ -95,7 +95,7 @@ extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ 
     *to++ = part.first, *to++ = part.low.value, *to++ = part.low.multiplier, *to++ = part.low.shift, *to++ = part.from;
   }
   for (int i = 0; i < 4; ++i) *to++ = nd.apart[i];
-  *to++ = nd.entries, *to++ = nd.box, *to++ = nd.boxes, *to++ = nd.walk;
+  *to++ = nd.entries, *to++ = nd.box, *to++ = nd.boxes, *to++ = nd.uneven;
   for (const GplStep& step : nd.step) *to++ = step.source, *to++ = step.target;
   for (const GplEntry& entry : nd.factor) put(to, entry);
 }
@@ -184,7 +184,7 @@ def test_a_box_arrives_field_by_field(axes, bits):
     steps = [(0, 0), (5, -6), (-10, 2 ** (bits - 2))]
     parameters = move_struct(bits, b"\x01", (77, 0, 1, 0, 9), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes)
     parameters += box_struct(
-        bits, [(sides[0], parts[0], parts[2]), (sides[1], parts[1], parts[3])], (0, 40, 80, 120), steps, 2
+        bits, [(sides[0], parts[0], parts[2]), (sides[1], parts[1], parts[3])], (0, 40, 80, 120), steps, True
     )
     expected, mask, factors = [len(parameters), 77], 2**bits - 1, []
     for first, (*numbers, limits, guards, scales) in zip((64, 64 + 60), sides):
@@ -193,7 +193,7 @@ def test_a_box_arrives_field_by_field(axes, bits):
         expected += [first, *divisor(part.low, 32), len(factors) // 3]
         for offset, *rest in part.factors:
             factors += [offset & mask, *rest]
-    expected += [0, 40, 80, 120, 64 + 60 + 77, (64 + 60 + 77) * 16, 3, 2]
+    expected += [0, 40, 80, 120, 64 + 60 + 77, (64 + 60 + 77) * 16, 3, 1]
     expected += [0, 0, 5, -6 & mask, -15 & mask, 2 ** (bits - 2) + 6, 0, 0, 0, 0]
     expected += factors + [0] * (3 * BOX_FACTORS - len(factors))
     macros = {

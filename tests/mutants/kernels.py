@@ -13,6 +13,7 @@ from tests.support.kernel_cases import kernel_files
 
 HEADERS = {
     "shift.cuh": ("copy.cu", "rows.cu"),
+    "arrive.cuh": ("tile_nd.cu",),
     "gather.cuh": ("gather.cu", "many.cu"),
     "bit_order.cuh": ("bits.cu", "bits_any.cu", "bits_turn.cu", "bits_turn_wide.cu", "bits_turn_any.cu", "lookup.cu"),
     "bits.cuh": ("bits.cu", "bits_any.cu", "bits_turn_any.cu", "lookup.cu"),

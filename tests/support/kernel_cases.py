@@ -336,7 +336,8 @@ def many_axes(width):
     yield Case("padded", move_of(width, [*padded, (3, 2, -1372, 2850), (3, 2, 0, 8552)]))
     yield Case("padded, cut", move_of(width, [(5, 3, 2100, 1), (30, 27, 70, 5), (70, 69, 1, 150), (3, 1, 0, 10500)]))
     # Several boxes in a block, one after another: whole ones with few or many rows, padded ones, with a split axis.
-    for extent, rank in ((2, 16), (3, 10)):
+    # Some blocks have three and more: more than are in shared memory at once.
+    for extent, rank in ((2, 17 if width == 1 else 16), (3, 10)):
         yield Case(f"{extent}^{rank}, boxes", transposed(width, (extent,) * rank, backwards(rank)), blocks=1)
     outer = [*((2, 1, 0, 2850 << k) for k in range(4)), (2, 2, -1372, 2850 << 4)]
     yield Case("padded, boxes", move_of(width, [*padded, *outer]), blocks=1)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpulayout.gpu.element_width import SOURCE, TARGET
-from gpulayout.gpu.kernel_numbers import BANKS, BOX_ENTRY_BYTES, BOX_FACTORS, BOX_SHARED_BYTES, LANES
+from gpulayout.gpu.kernel_numbers import BANKS, BOX_APART, BOX_ENTRY_BYTES, BOX_FACTORS, BOX_SHARED_BYTES, LANES
 from gpulayout.gpu.many_axes.shared_box import SharedBox, cut_axes
 from gpulayout.gpu.many_axes.warp_lanes import (
     FEW,
@@ -116,7 +116,7 @@ def _walked(box: SharedBox, steps: tuple[int, ...], sides: Sequence[_WalkedSide]
     """
     width = sides[0].width
     span = 1 + sum([(size - 1) * step for size, step in zip(box.sizes, steps)])
-    if span * width > BOX_SHARED_BYTES:
+    if span * width > BOX_APART:
         return None
     read, write = (side.walked(steps) for side in sides)
     ways = conflict_ways(read, width), conflict_ways(write, width)

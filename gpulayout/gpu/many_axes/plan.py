@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gpulayout.gpu.change import Change
 from gpulayout.gpu.element_width import MoveWork
-from gpulayout.gpu.kernel_numbers import BOX_ROWS, BOX_STEPS, FEW_ROWS, WORD
+from gpulayout.gpu.kernel_numbers import BOX_STEPS, WORD
 from gpulayout.gpu.launch import MAX_STRUCT_BYTES, KernelPlan, bits_of, tile_kernel
 from gpulayout.gpu.many_axes.bank_spacing import Walks, box_walks
 from gpulayout.gpu.many_axes.shared_box import RunAccess, SharedBox, box_launch, box_loops, boxes, runs
@@ -104,13 +104,12 @@ def _box_plan(work: MoveWork, walks: Walks, why: str) -> KernelPlan:
         RunAccess(run, len(walk.apart) * width, run, walk.lane_count)
         for run, walk in zip((box.source_run, box.target_run), both)
     )
-    rows = FEW_ROWS if work.change and work.change.starts else BOX_ROWS[width]
     tables = box_struct(
         bits_of(work),
         [box_side(walk, loops.tile, width) for walk in both],
         [place * width for place in walks.write.apart],
         steps,
-        max(walk.kind(rows) for walk in both),
+        any(walk.full < walk.row_count for walk in both),
     )
     variant = ("GPL_READ_BYTES", read.nbytes), ("GPL_WRITE_BYTES", write.nbytes)
     return box_launch(work, _TILE_ND, loops, (read, write), tables, why=why, variant=variant)

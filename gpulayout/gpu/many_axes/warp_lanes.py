@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpulayout.gpu.kernel_numbers import EQUAL, EVEN, LANES, THREADS, UNEVEN
+from gpulayout.gpu.kernel_numbers import LANES
 from gpulayout.gpu.parameters import BoxFactor, BoxPart, BoxSide
 
 REST = 3  # cost of a row besides its access to shared memory, in such accesses
@@ -70,12 +70,6 @@ class Walk(NamedTuple):
     full: int
     row_count: int
     apart: tuple[int, ...]
-
-    def kind(self, batch: int) -> int:
-        """EVEN if all threads have `batch` rows, EQUAL if all rows have the same lanes, else UNEVEN."""
-        if self.full < self.row_count:
-            return UNEVEN
-        return EVEN if self.row_count * self.lane_count == batch * THREADS else EQUAL
 
     @property
     def efficiency(self) -> float:

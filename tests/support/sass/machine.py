@@ -15,6 +15,7 @@ import heapq
 
 import numpy as np
 
+from tests.support.sass.arrivals import Arrivals
 from tests.support.sass.memory import distinct
 from tests.support.sass.operands import Fault, Unknown
 from tests.support.sass.operations import OPERATIONS
@@ -156,6 +157,7 @@ class Machine:
             traffic={f"{space} {way}": Requests() for space in ("global", "shared") for way in ("read", "write")}
         )
         self.pending = {}  # register -> bytes of the load that will fill it, for each thread
+        self.arrivals = Arrivals(self.threads)
         self.under_way = np.zeros(self.threads, np.int64)
         self.steps = np.zeros(self.warps, np.int64)  # instructions of each warp so far
         self.first_read = np.full(self.warps, -1, np.int64)
@@ -258,8 +260,13 @@ class Machine:
         """A load into `count` registers from `number` on is under way."""
         for k in range(count):
             found = self.pending.setdefault(number + k, np.zeros(self.threads, np.int64))
-            self.under_way[lanes] += nbytes // count - found[lanes]
+            self.under_way[lanes] -= found[lanes]
             found[lanes] = nbytes // count
+        self.reads(lanes, nbytes)
+
+    def reads(self, lanes, nbytes):
+        """So many bytes of each of these lanes are under way, too."""
+        self.under_way[lanes] += nbytes
         if lanes.size:
             self.counted.in_flight = max(self.counted.in_flight, int(self.under_way[lanes].max()))
             warps = distinct(lanes // LANES)

@@ -14,7 +14,7 @@ from tests.support.sass import operands
 from tests.support.sass.operands import Fault
 
 _SECTOR, _BANKS = 32, 32
-_WORDS = {"64": 2, "128": 4}
+WORDS = {"64": 2, "128": 4}
 _NARROW = {
     "U8": (np.uint8, np.uint32),
     "S8": (np.int8, np.int32),
@@ -26,7 +26,7 @@ _NARROW = {
 def load_constant(machine, instruction, group):
     uniform = instruction.opcode != "LDC"
     target, source = instruction.operands
-    nbytes = next((4 * _WORDS[each] for each in instruction.modifiers if each in _WORDS), 4)
+    nbytes = next((4 * WORDS[each] for each in instruction.modifiers if each in WORDS), 4)
     for name, (kind, _) in _NARROW.items():
         if name in instruction.modifiers:
             nbytes = np.dtype(kind).itemsize
@@ -42,19 +42,19 @@ def access(machine, instruction, group):
     is_store, space = instruction.opcode[:2] == "ST", instruction.opcode[2]
     is_global = space == "G"
     where, other = instruction.operands if is_store else instruction.operands[::-1]
-    words = next((_WORDS[each] for each in instruction.modifiers if each in _WORDS), 1)
+    words = next((WORDS[each] for each in instruction.modifiers if each in WORDS), 1)
     narrow = next((_NARROW[each] for each in instruction.modifiers if each in _NARROW), None)
     if not lanes.size:
         return
     nbytes = np.dtype(narrow[0]).itemsize if narrow else 4 * words
-    address = _addresses(machine, where, group, is_global, allowed)
+    address = addresses(machine, where, group, is_global, allowed)
     if (address % nbytes).any():
         raise Fault(f"an address is no multiple of {nbytes}: {instruction.text}")
     if space != "L":
-        count, name = (_sectors, "global") if is_global else (_cycles, "shared")
+        count, name = (sectors, "global") if is_global else (cycles, "shared")
         machine.counted.traffic[f"{name} {'write' if is_store else 'read'}"].add(*count(lanes, address, nbytes))
     if is_global:
-        data, place = _global(machine, address, nbytes, is_store, instruction)
+        data, place = buffer_of(machine, address, nbytes, is_store, instruction)
     else:
         data, size, owner = machine.own_memory(space)
         if address.min() < 0 or address.max() + nbytes > size:
@@ -73,14 +73,14 @@ def reduce(machine, instruction, group):
     if instruction.modifiers[1:3] != ("MIN", "64"):
         raise operands.Unknown("a reduction")
     allowed = operands.guarded(machine, instruction, group)
-    address = _addresses(machine, instruction.operands[0], group, True, allowed)
+    address = addresses(machine, instruction.operands[0], group, True, allowed)
     if address.size:
-        data, place = _global(machine, address, 8, True, instruction)
+        data, place = buffer_of(machine, address, 8, True, instruction)
         values = operands.pair(machine, instruction.operands[1], group) + np.zeros(group.lanes.size, np.uint64)
         np.minimum.at(data.view(np.uint64), place // 8, values[... if allowed is None else allowed])
 
 
-def _addresses(machine, operand, group, is_global, allowed):
+def addresses(machine, operand, group, is_global, allowed):
     address = _address(machine, operand, group, is_global)
     return (address + np.zeros(group.lanes.size, address.dtype))[... if allowed is None else allowed]
 
@@ -123,7 +123,7 @@ def _address(machine, operand, group, is_global):
     )
 
 
-def _global(machine, address, nbytes, is_store, instruction):
+def buffer_of(machine, address, nbytes, is_store, instruction):
     """(bytes of the buffer that holds all addresses, places in it)."""
     for memory in machine.launch.memories:
         if int(address.min()) >= memory.address and int(address.max()) + nbytes <= memory.end:
@@ -147,7 +147,7 @@ def _begins(values):
     return begins
 
 
-def _sectors(lanes, address, nbytes):
+def sectors(lanes, address, nbytes):
     """(requests, bytes, sectors, fewest sectors) of one instruction; the lanes are in order."""
     warps, sector = lanes // 32, address // _SECTOR  # one sector for each lane: accesses are aligned
     touched = distinct((warps.astype(np.uint64) << np.uint64(44)) + sector - sector.min()).size
@@ -155,7 +155,7 @@ def _sectors(lanes, address, nbytes):
     return len(active), nbytes * len(address), touched, (-(-active * nbytes // _SECTOR)).sum()
 
 
-def _cycles(lanes, address, nbytes):
+def cycles(lanes, address, nbytes):
     """(requests, bytes, cycles, fewest cycles) of one instruction; the lanes are in order."""
     share = max(nbytes // 4, 1)  # cycles that a full warp takes at least; each serves as many lanes as fill the banks
     part = lanes * share // _BANKS

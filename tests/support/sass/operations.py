@@ -18,7 +18,7 @@ import operator
 
 import numpy as np
 
-from tests.support.sass import memory
+from tests.support.sass import arrivals, memory
 from tests.support.sass.conversions import CONVERSIONS
 from tests.support.sass.decode import Bits, Immediate, Predicate
 from tests.support.sass.floats import FLOATS, literal
@@ -433,6 +433,9 @@ OPERATIONS = {
     **dict.fromkeys(("LDC", "ULDC", "LDCU"), memory.load_constant),
     **dict.fromkeys(("LDG", "STG", "LDS", "STS", "LDL", "STL"), memory.access),
     **dict.fromkeys(("RED", "REDG"), memory.reduce),
+    "LDGSTS": arrivals.begin,
+    "LDGDEPBAR": arrivals.end_group,
+    "DEPBAR": arrivals.wait,
     "HFMA2": _halves_of_float,
     "P2R": _p2r,
     "R2P": _r2p,

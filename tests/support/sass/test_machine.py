@@ -200,10 +200,43 @@ def test_loads_are_under_way_until_their_first_use(architecture):
     assert flights[0] == 32 and flights[1] < 32
 
 
+COPIES = f"""
+  __shared__ uint4 box[2][{THREADS}];
+  const unsigned first = (unsigned)__cvta_generic_to_shared(&box[0][threadIdx.x]);
+  const unsigned second = (unsigned)__cvta_generic_to_shared(&box[1][threadIdx.x]);
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(first), "l"((const uint4*)source + i));
+  asm volatile("cp.async.commit_group;");
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(second), "l"(source + i));
+  asm volatile("cp.async.commit_group;");
+  asm volatile("cp.async.wait_group %0;" ::"n"(WAIT) : "memory");
+  __syncthreads();
+  target[i] = box[0][{THREADS - 1} - threadIdx.x].y;
+  target[{THREADS} + i] = box[1][{THREADS - 1} - threadIdx.x].x;"""
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("left", (0, 1, 2))
+def test_copies_arrive_when_their_thread_waits_for_their_group(left, architecture):
+    """They are under way until then; memory that nobody waited for holds no bytes of the source."""
+    values = rng.integers(0, 2**32, 4 * THREADS, np.uint32)
+    found, counted = launched(COPIES.replace("WAIT", str(left)), architecture, values, np.zeros(2 * THREADS, np.uint32))
+    unknown = np.full(THREADS, 0xA5A5A5A5, np.uint32)
+    expected = values[1::4] if left < 2 else unknown, values[:THREADS] if left < 1 else unknown
+    assert np.array_equal(found.reshape(2, -1)[:, ::-1], expected)
+    assert counted.in_flight == 16 + 4 and counted.traffic["global read"].nbytes == THREADS * (16 + 4)
+    assert counted.traffic["shared write"].nbytes == THREADS * (16 + 4)
+
+
 FAULTS = {
     "outside": ("target[i + 1] = 1;", "outside the buffers"),
     "before": ("target[(int)i - 1] = source[0];", "outside the buffers"),
     "read outside": ("target[i] = source[i + 1];", "outside the buffers"),
+    "copied outside": (
+        "__shared__ unsigned box[1]; (void)target;\n"
+        'asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((unsigned)__cvta_generic_to_shared(box)),'
+        ' "l"(source + i + 1));',
+        "outside the buffers",
+    ),
     "read-only": ("((unsigned*)source)[i] = target[i];", "store to the source"),
     "misaligned": ("target[i] = *(unsigned*)((char*)source + 2 * (i & 1));", "no multiple of 4"),
     "wide": ("if (i < 9) *(uint4*)(target + i) = make_uint4(1, 2, 3, 4);", "no multiple of 16"),
@@ -244,7 +277,7 @@ def test_sectors_and_cycles_are_those_of_each_warp_taken_alone(nbytes, spread):
                 turns.setdefault(lane * words // 32, {}).setdefault(word % 32, set()).add(word)
         warps = np.unique(lanes // 32, return_counts=True)[1].tolist()
         least = sum(-(-active * nbytes // 32) for active in warps)
-        found = memory._sectors(lanes, (address + SOURCE).astype(np.uint64), nbytes)
+        found = memory.sectors(lanes, (address + SOURCE).astype(np.uint64), nbytes)
         assert found == (len(warps), nbytes * count, len(sectors), least)
         slowest = sum(max(map(len, banks.values())) for banks in turns.values())
-        assert memory._cycles(lanes, address, nbytes) == (len(warps), nbytes * count, slowest, len(turns))
+        assert memory.cycles(lanes, address, nbytes) == (len(warps), nbytes * count, slowest, len(turns))

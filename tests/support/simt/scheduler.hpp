@@ -186,8 +186,11 @@ SIMT_UNWATCHED void begin_phase(Order order) {
   }
 }
 
+void drop_arrivals();         // of the block before, if it did not wait for them: arrivals.hpp
+
 SIMT_UNWATCHED bool run_block(Order order) {
   poison_shared_memory();
+  drop_arrivals();
   watch_block(thread_count);
   done_count = at_block_barrier = 0;
   for (int i = 0; i < thread_count; ++i) threads[i].state = UNSTARTED;

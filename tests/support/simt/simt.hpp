@@ -18,4 +18,5 @@
 #include "cuda_dialect.hpp"
 #include "scheduler.hpp"
 #include "warp.hpp"
+#include "arrivals.hpp"
 #include "launch.hpp"

@@ -70,6 +70,32 @@ def test_a_missing_second_barrier_in_a_loop_gives_wrong_values_in_every_order(or
     assert wrong_transposes(controls(WITHOUT_SECOND_BARRIER, ("transpose_loop",)), "transpose_loop", order) > 0
 
 
+COPIES = """
+extern "C" __global__ void copies(const unsigned* source, unsigned* target) {
+  __shared__ uint4 box[2][32];
+  const unsigned i = threadIdx.x;
+  __pipeline_memcpy_async(&box[0][i], (const uint4*)source + i, 16);
+  __pipeline_commit();
+  __pipeline_memcpy_async(&box[1][i], source + i, 4);
+  __pipeline_commit();
+  __pipeline_wait_prior(LEFT);
+  __syncthreads();
+  target[i] = box[0][31 - i].y;
+  target[32 + i] = box[1][31 - i].x;
+}
+"""
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("left", (0, 1, 2))
+def test_copies_arrive_when_their_thread_waits_for_their_group(left, order):
+    source, target = np.arange(128, dtype=np.uint32), np.zeros((2, 32), np.uint32)
+    host_module.load(COPIES, ("copies",), {"LEFT": left}).kernel("copies")(1, 32, (source, target), order=order)
+    unknown = np.full(32, 0xA5A5A5A5, np.uint32)
+    expected = source[1::4] if left < 2 else unknown, source[:32] if left < 1 else unknown
+    assert np.array_equal(target[:, ::-1], expected)
+
+
 def test_a_race_that_ascending_order_hides_shows_in_the_others():
     source, right = np.arange(64, dtype=np.uint32), []
     for order in ORDERS:

@@ -163,6 +163,11 @@ VARIANTS = (
     _number("BOX_WORDS_MOST", 0, WORD_BOXES),
     _number("TURN_WORDS", {1: 1, 2: 1, 4: 1}, ("packed u4", "packed u2")),
     _number("TURN_WORDS", {1: 1, 2: 2, 4: 2}, ("packed u4",)),
+    _number("TURN_SKIP", 1, ("packed u4, odd",)),
+    _number("TURN_ANY_WORDS", {1: 1, 2: 2, 4: 2}, ("packed u4, odd",)),
+    Variant(
+        "TURN_SKIP = 1, half the words", ("packed u4, odd",), {"TURN_SKIP": 1, "TURN_ANY_WORDS": {1: 1, 2: 1, 4: 2}}
+    ),
     Variant("FIXED_TILES[4] = 32 x 32", ("tile f32", "short f32"), {"FIXED_TILES": FIXED_TILES | {4: (32, 32)}}),
     Variant("FIXED_TILES[4] = 32 x 64, short", ("short f32",), {"FIXED_TILES": FIXED_TILES | {4: (32, 64)}}),
     _order("blocks along a", "number = layer * (A * B) + rest % A * B + rest / A;"),

@@ -1,15 +1,19 @@
 // Packed elements with different minor axes, in rows that begin at any slot: square blocks of slots, with edges.
 //
 // Axis 0 is the target's minor axis b, axis 1 the source's minor axis a.  A word has S = GPL_SIDE slots.  A thread has a block
-// of S slots along b and GPL_WIDE along a: one word, or two if elements have 2 or 4 bits.  A tile is K blocks along b and A
-// along a, K * A = 256.  tile[0] is A, tile[1] is K; count[0] counts the tiles along b, count[1] the blocks along a, `total`
+// of S slots along b and GPL_WIDE along a: 32 words, so one, two or four with 1, 2 or 4 bits in a row of the source.  A tile is
+// K blocks along b and A along a, K * A = 256.  tile[0] is A, tile[1] is K; count[0] counts the tiles along b, count[1] the blocks along a, `total`
 // those of all other coordinates together.
 //
 //   reading   a thread reads its S rows of the source, GPL_WIDE slots from any slot on, out of the words that hold them,
 //             and transposes them (bits_turn.cuh): word q has slots b to b + S - 1 of row a + q of the target
 //   writing   a row of the target begins anywhere in a word, at slot p.  So each of its words takes S - p slots of one block
 //             and p slots of the next.  Blocks exchange their words through shared memory, and lanes write neighbouring
-//             words of a row.  K blocks make K - 1 words, so tiles overlap by one block, and the first begins at b = -S.
+//             words of a row.  K blocks make K - 1 words.
+//
+// GPL_SKIP is 1 where a tile holds whole rows of b: tiles overlap by one block, and the first begins at b = -S.  Else it is 8,
+// a sector's words, so that no two blocks write parts of a sector: tiles overlap by 8 blocks, and write K - 8 words of each
+// row, from its first sector on.
 //
 //   bits 4, S = 8, a row at slot 1003 of a target at a multiple of 4: p = 1003 % 8 = 3.  Its first slots are the upper 5 of
 //   word 125, its next word is b = 5 to 12: slots 5 to 7 of the first block and 0 to 4 of the second.
@@ -26,12 +30,12 @@
 // If K < 32, a warp writes words of 32 / K blocks that are 8 apart along a, in other banks each.
 //   K = 16, A = 16: rows of 18 words; block 8 begins at bank 18 * 8 % 32 = 16
 //
-// 4 bits, 1001 x 1003: 5.6 instructions per element.
+// 4 bits, 4413 x 1023: 5.1 instructions per element; 4.3 if tiles begin anywhere.
 //
-// Macros: GPL_SOURCE_BITS, GPL_TARGET_BITS (1 2 4), the same; GPL_WORDS (1 2), words of a block in a row of the source.
-// Numbers: GPL_MOST_ACROSS (largest A).
-#if !defined(GPL_WORDS) || !defined(GPL_MOST_ACROSS)
-#error "bits_turn_any.cu needs GPL_WORDS and GPL_MOST_ACROSS"
+// Macros: GPL_SOURCE_BITS, GPL_TARGET_BITS (1 2 4), the same; GPL_WORDS (1 2 4), words of a block in a row of the source;
+// GPL_SKIP (1 8), the words of the target at whose multiples tiles begin.  Numbers: GPL_MOST_ACROSS (largest A).
+#if !defined(GPL_WORDS) || !defined(GPL_SKIP) || !defined(GPL_MOST_ACROSS)
+#error "bits_turn_any.cu needs GPL_WORDS, GPL_SKIP and GPL_MOST_ACROSS"
 #endif
 #include "bits.cuh"
 #include "bits_turn.cuh"
@@ -160,11 +164,25 @@ __device__ __forceinline__ void gpl_store_part(unsigned char* to, unsigned word,
   for (int i = first * GPL_TARGET_BITS / 8; i < (last * GPL_TARGET_BITS + 7) / 8; ++i) to[i] = (unsigned char)(word >> 8 * i);
 }
 
+// Which words of a column a tile writes: of each row `made` words, from the first at a multiple of GPL_SKIP words on.  Bit i of
+// every byte stands for words at i past such a multiple.  A column's word is made of its block and the one before, so the
+// first column has none.
+//   GPL_SKIP 8, 56 words: column 3 writes its word if that is at 0, 1 or 2, so the row's first is in column 3, 2 or 1; column
+//   58 if it is at 2 to 7, so the first is in column 56 or before
+__device__ __forceinline__ unsigned gpl_column(unsigned column, unsigned made) {
+  const unsigned low = column < GPL_SKIP ? (1u << column) - 1 : 0xff, high = column > made ? ~0u << (column - made) : ~0u;
+  return (low & high & 0xff) * 0x01010101;
+}
+
+__device__ __forceinline__ bool gpl_is_made(unsigned written, gpl_uint slot) {
+  return GPL_SKIP == 1 ? written != 0 : __funnelshift_r(written, written, (unsigned)(slot / GPL_SIDE)) & 1;
+}
+
 // The words in shared memory, `from` those of a block and its neighbour, to the rows of the target from `first` on.
-// `b` is the first coordinate of the block.  Warps without words at the ends of b check nothing.
+// `b` is the first coordinate of the block.  Warps without words at the ends of b check nothing else.
 __device__ __forceinline__ void gpl_write_rows(void* target, const unsigned* from, const GplRows& rows, unsigned first, gpl_int b,
-                                               unsigned lane, bool writes, const GplMove& move) {
-  const unsigned phase = (unsigned)(unsigned long long)target & 3;
+                                               unsigned lane, unsigned written, const GplMove& move) {
+  const unsigned phase = (unsigned)(unsigned long long)target & (4 * GPL_SKIP - 1);
   unsigned char* words = (unsigned char*)target - phase;
   const gpl_uint stride = move.axis[1].target_stride, extent = move.axis[0].extent.value;
   const gpl_uint before = phase * (8 / GPL_TARGET_BITS) + (gpl_uint)b, to = rows.slot + first * stride + before;
@@ -173,19 +191,17 @@ __device__ __forceinline__ void gpl_write_rows(void* target, const unsigned* fro
   if (low >= GPL_SIDE && high < (gpl_int)limit && first + GPL_BATCH <= rows.count) {
 #pragma unroll
     for (int j = 0; j < GPL_BATCH; ++j) {
-      const unsigned* word = from + j * GPL_STEP;
-      if (writes)
-        *(unsigned*)(words + GPL_OFFSET(to + j * stride)) =
-            gpl_to_target(__funnelshift_l(word[-1], word[0], (unsigned)(to + j * stride) * GPL_TARGET_BITS));
+      const gpl_uint here = to + j * stride;
+      const unsigned *word = from + j * GPL_STEP, value = __funnelshift_l(word[-1], word[0], (unsigned)here * GPL_TARGET_BITS);
+      if (gpl_is_made(written, here)) *(unsigned*)(words + GPL_OFFSET(here)) = gpl_to_target(value);
     }
     return;
   }
-  if (!writes) return;
 #pragma unroll
   for (int j = 0; j < GPL_BATCH; ++j) {
     const gpl_uint here = to + j * stride, start = (gpl_uint)b - here % GPL_SIDE;
     const unsigned *word = from + j * GPL_STEP, value = __funnelshift_l(word[-1], word[0], (unsigned)here * GPL_TARGET_BITS);
-    if (first + j < rows.count && start < limit) *(unsigned*)(words + GPL_OFFSET(here)) = gpl_to_target(value);
+    if (first + j < rows.count && start < limit && gpl_is_made(written, here)) *(unsigned*)(words + GPL_OFFSET(here)) = gpl_to_target(value);
   }
   const bool starts = b < GPL_SIDE && (!move.lower || to == before), ends = (gpl_uint)b + GPL_SIDE > limit && limit < extent;
   if (!starts && !ends) return;
@@ -193,7 +209,7 @@ __device__ __forceinline__ void gpl_write_rows(void* target, const unsigned* fro
   for (unsigned j = 0; j < GPL_BATCH && first + j < rows.count; ++j) {
     const gpl_uint here = to + j * stride, start = (gpl_uint)b - here % GPL_SIDE;
     const unsigned *word = from + j * GPL_STEP, value = __funnelshift_l(word[-1], word[0], (unsigned)here * GPL_TARGET_BITS);
-    if (start >= limit)
+    if (start >= limit && gpl_is_made(written, here))
       gpl_store_part(words + GPL_OFFSET(here), value, here - before, (gpl_int)start, rows.last && first + j + 1 == rows.count, move);
   }
 }
@@ -205,7 +221,8 @@ GPL_KERNEL gpl_bits_turn_any(const void* __restrict__ source, void* __restrict__
   const gpl_uint group = gpl_divide(gpl_block(), move.count[0]);
   if (group * across >= move.total) return;                            // the whole block, before any barrier
   const unsigned thread = threadIdx.x & (GPL_THREADS - 1), pitch = along + along / 8;
-  const gpl_int begin = (gpl_int)((gpl_block() - group * move.count[0].value) * (along - 1) * GPL_SIDE) - GPL_SIDE;
+  const unsigned made = along - GPL_SKIP;                              // words of a row that the tile writes
+  const gpl_int begin = (gpl_int)((gpl_block() - group * move.count[0].value) * made * GPL_SIDE) - GPL_SKIP * GPL_SIDE;
   const gpl_int extent = move.axis[0].extent.value;
   const unsigned k = gpl_divide_small(thread, move.tile[0]), r = thread - k * across;
 
@@ -232,6 +249,6 @@ GPL_KERNEL gpl_bits_turn_any(const void* __restrict__ source, void* __restrict__
 #pragma unroll
     for (int j = 0; j < GPL_BATCH; ++j) words[j * GPL_STEP + r * pitch + k] = row[batch / GPL_SIDE][batch % GPL_SIDE + j];
     __syncthreads();
-    gpl_write_rows(target, words + line * pitch + max(column, 1u), rows_of[line], batch, to, min(column, lane), column != 0, move);
+    gpl_write_rows(target, words + line * pitch + max(column, 1u), rows_of[line], batch, to, min(column, lane), gpl_column(column, made), move);
   }
 }

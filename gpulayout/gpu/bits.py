@@ -16,6 +16,7 @@ bits_turn_wide.cu they must be whole vectors.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,6 +30,8 @@ from gpulayout.gpu.kernel_numbers import (
     MOST_WRITTEN,
     THREADS,
     TURN_ALONG,
+    TURN_ANY_WORDS,
+    TURN_SKIP,
     TURN_WORDS,
 )
 from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, offset_bits, planned
@@ -41,9 +44,10 @@ AXES = (4, 8, 64)  # compiled numbers of axes: few, since each is compiled for n
 TURN_AXES = (2, 4, 8)  # those of bits_turn_any.cu, which is compiled for three; more axes are too short for blocks
 _WORD = 4  # bytes that a thread of the transposing kernels writes, and that others read of a packed source
 _PHASES = 16  # a thread of bits.cu adds the phase of the source's address to the offsets of its elements
-# Blocks of a tile along the target -> how much work a tile then takes: runs of up to 32 bytes take more sectors.
-# The cost model has no figures for this kernel.
-_WORK = dict(zip(BLOCKS_ALONG, (12, 11, 10, 10, 13, 16)))
+# What a tile of bits_turn_any.cu takes, beside a sector more for each of its rows, in sectors: about 2,200 cycles of
+# instruction issue and those of whole sectors.  The cost model has no figures for this kernel.
+_TILE_WORK = 3500
+_SHARED_SECTOR = 8  # a sector of which two tiles write parts, in sectors: what it cost tile_words.cu on an H100
 MOST_IDLE = 2  # threads of bits_turn_wide.cu for each with a block, which takes half the instructions of bits_turn.cu
 MOST_UNFILLED = 10  # slots of the blocks for each of the move; from there on, slot by slot is as fast
 _DENSE = Kernel("bits", "bits.cu", "gpl_bits", shared_bytes=0, is_estimated=False)
@@ -264,7 +268,7 @@ def _any_rows(move: PackedMove, axes: tuple[Axis, ...], target_phase: int) -> Ke
     latest = slots - math.gcd(slots, target_phase * 8 // move.bits, *(axis.target_stride for axis in axes[1:]))
     words, across = math.ceil((minor.extent + latest) / slots), math.ceil(source_minor.extent / wide)
     rows = across * math.prod(axis.extent for axis in others)
-    along, down, blocks = _tiles(words, rows)
+    along, down, blocks, skip = _tiles(words, rows, slots, words_read)
     if (
         minor.extent < slots
         or len(axes) > max(TURN_AXES)
@@ -278,26 +282,33 @@ def _any_rows(move: PackedMove, axes: tuple[Axis, ...], target_phase: int) -> Ke
         _WORD,
         along * down * blocks // THREADS,
         MoveFields(rows, (along, across), (THREADS // blocks, blocks), first=rows_apart, second=move.start),
-        variant=(*packing_macros(move), ("GPL_WORDS", words_read)),
+        variant=(*packing_macros(move), ("GPL_WORDS", words_read), ("GPL_SKIP", skip)),
         reach=reach,
     )
     return replace(plan, axes=move.axes, tile=None)
 
 
 def words_of_block(bits: int, index_bits: int) -> int:
-    """Words of a block in a row of the source: two, if 64 registers of a thread are enough for them."""
-    return 2 if bits == 4 or (bits == 2 and index_bits == 32) else 1
+    """Words of a block in a row of the source, for which 64 registers of a thread are enough."""
+    return TURN_ANY_WORDS[bits] if index_bits == 32 else max(TURN_ANY_WORDS[bits] // 2, 1)
 
 
-def _tiles(words: int, rows: int) -> tuple[int, int, int]:
-    """The tiles for rows of `words` words, with the least work: (tiles along the target, rows of blocks in all tiles,
-    blocks of a tile along the target).  The blocks of a tile make one word less than they are.
+def _tiles(words: int, rows: int, slots: int, wide: int) -> tuple[int, int, int, int]:
+    """The tiles for rows of `words` words of the target, with the least work: (tiles along the target, rows of blocks
+    in all tiles, blocks of a tile along the target, words of the target at whose multiples tiles begin).
 
-    126 words, 64 rows of blocks: 5 tiles of 32 blocks, 8 rows, make 40 in all; 2 of 64 blocks, 4 rows, make 32.
+    rows    of blocks: `slots` rows of `wide` words in the source
+
+    The blocks of a tile make one word less than they are, or a sector less if tiles begin at sectors: 1000 words take
+    18 tiles of 64 blocks, which make 56 words each.
     """
-    tiles = []
-    for blocks, work in _WORK.items():
-        along, height = math.ceil(words / (blocks - 1)), THREADS // blocks
-        tall = math.ceil(rows / height)
-        tiles.append((along * tall * work, blocks, (along, tall * height, blocks)))
-    return min(tiles)[-1]
+    found = []
+    for blocks, skip in itertools.product(BLOCKS_ALONG, (1, TURN_SKIP)):
+        if blocks <= skip:
+            continue
+        height = THREADS // blocks
+        along, tall = math.ceil((words + skip - 1) / (blocks - skip)), math.ceil(rows / height)
+        shared = _SHARED_SECTOR if along > 1 and skip == 1 else 1
+        work = _TILE_WORK + slots * (blocks + wide * height * shared)
+        found.append((along * tall * work, blocks, (along, tall * height, blocks, skip)))
+    return min(found)[-1]

@@ -66,6 +66,12 @@ TURN_ALONG = SECTOR // 4  # bits_turn.cu, bits_turn_wide.cu: lanes of a warp tha
 TURN_WORDS = {1: 1, 2: 2, 4: 4}
 
 BLOCKS_ALONG = (8, 16, 32, 64, 128, 256)  # bits_turn_any.cu: blocks of a tile along the target; it has one per thread
+# bits_turn_any.cu: bits of an element -> words of a thread in a row of the source, 32 words in all rows; half as many
+# with long offsets.  TURN_SKIP: where a row has several tiles, they begin at multiples of so many words of the target,
+# of a sector, so that no two blocks write parts of one.
+TURN_ANY_WORDS = {1: 1, 2: 2, 4: 4}
+TURN_SKIP = SECTOR // 4
+
 NO_DIVISION = 255  # instructions.cuh: the shift of a divisor of 1
 MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}  # coordinate.cuh: what becomes of an index out of bounds
 

@@ -5,14 +5,18 @@ thread order, clean under sanitizers, and reads and writes runs.
 import itertools
 import random
 
+import numpy as np
 import pytest
 
 from gpulayout.gpu.bits import TURN_AXES, words_of_block
+from gpulayout.gpu.kernel_numbers import TURN_SKIP
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.moves.packed_move import PackedMove
 from tests.kernels.test_bits import check_budget, macros, needs_compiler, needs_sanitizers, needs_simt, written
 from tests.kernels.test_nvrtc import ARCHITECTURES
 from tests.support.bits_cases import odd_turns, transposed
+from tests.support.kernel_cases import BLOCK, FILES
+from tests.support.kernel_runs import source_memory, target_memory
 from tests.support.simt import host_module, runner
 
 FILE = "bits_turn_any.cu"
@@ -30,6 +34,32 @@ def test_rows_that_begin_anywhere_are_right(bits):
     for number, case in enumerate(odd_turns(bits)):
         assert case.plan.file == FILE and case.plan.index_bits == case.index_bits, case.name
         assert written(case, order=host_module.ORDERS[number % 3]).tolist() == case.expected.tolist(), case.name
+
+
+@pytest.mark.parametrize("bits", for_bits)
+def test_no_two_blocks_write_parts_of_a_sector_inside_a_row(bits):
+    """Rows end inside sectors, so of each row of the target two blocks may share the last sector, and no other."""
+    rows = 37
+    case = transposed(bits, (6949 // bits, rows), (0, 1), (), (1, 2))
+    plan, shared, seen = case.plan, set(), set()
+    assert dict(plan.macros)["GPL_SKIP"] == TURN_SKIP and plan.grid[0] > 1
+    source, first = source_memory(case.source, case.phases[0])
+    kernel = host_module.load(kernel_text(FILE), FILES[FILE], dict(plan.macros)).kernel(plan.kernel)
+    target, place = target_memory(case.expected.size, case.phases[1])
+    before, address = target.copy(), target.ctypes.data
+    for block in range(plan.grid[0]):
+        target[:] = before
+        kernel(
+            plan.grid,
+            BLOCK,
+            (source.ctypes.data + first, address + place, plan.parameters),
+            first=block,
+            last=block + 1,
+        )
+        sectors = set(((np.flatnonzero(target != before) + address) // 32 - (address + place) // 32).tolist())
+        shared |= seen & sectors
+        seen |= sectors
+    assert len(shared) <= rows
 
 
 @pytest.mark.parametrize("bits", for_bits)
@@ -85,7 +115,9 @@ def test_a_trace_sees_a_word_that_begins_before_the_source(right, wrong):
     [
         pytest.param(*twin, marks=needs_simt)
         for twin in (
-            ("word[-1], word[0], (unsigned)(to", "word[0], word[0], (unsigned)(to"),
+            ("word[-1], word[0], (unsigned)here", "word[0], word[0], (unsigned)here"),
+            ("(1u << column) - 1 : 0xff", "(1u << column - 1) - 1 : 0xff"),
+            ("~0u << (column - made) : ~0u", "~0u << (column - made + 1) : ~0u"),
             ("others + 1 - move.lower", "others + 1"),
             ("if (left < GPL_WIDE && after.inside)", "if (false)"),
             ("left < GPL_WIDE && after.inside", "left < GPL_WIDE"),
@@ -147,6 +179,7 @@ def test_a_broken_twin_is_seen_by_a_sanitizer(mode, right, wrong):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("bits", (1, 2, 4))
 def test_the_kernel_fits_every_architecture(architecture, bits):
-    for index_bits, axes in itertools.product((32, 64), TURN_AXES):
-        values = macros(bits, bits, index_bits, axes) | {"GPL_WORDS": words_of_block(bits, index_bits)}
+    for index_bits, axes, skip in itertools.product((32, 64), TURN_AXES, (1, TURN_SKIP)):
+        rows = {"GPL_WORDS": words_of_block(bits, index_bits), "GPL_SKIP": skip}
+        values = macros(bits, bits, index_bits, axes) | rows
         check_budget(FILE, architecture, values, shared_bytes=9728)

@@ -79,6 +79,7 @@ BUDGETS = [
     ("bits_turn_wide.cu", turned_bits(4, 1024), 1.7, 1),
     ("bits_turn_wide.cu", turned_bits(2, 1024), 0.95, 1),
     ("bits_turn.cu", turned_bits(1, 2048), 0.57, 1),
+    ("bits_turn_any.cu", turned_bits(4, 1735), 5.7, 1),
 ]
 
 

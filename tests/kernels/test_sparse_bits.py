@@ -46,7 +46,7 @@ CASES = {
     ),
     "turned in vectors, long in the source": (
         "bits_turn_wide.cu",
-        ((64, 64, BIG // 2 + 64, 1), (BIG // 2, BIG // 2, 1, 64)),
+        ((64, 64, 2 * BIG + 64, 1), (2 * BIG, 2 * BIG, 1, 64)),
         (2, 2),
     ),
     "more than 2^32 tiles": (

@@ -261,7 +261,10 @@ def odd_turns(bits):
     yield transposed(bits, (33 * side + 5, side + 2), (0, 1), (), (2, 3), start=8 // bits - 1)
     yield transposed(bits, (side + 1, 40 * side + 3), (0, 1), (), (0, 1))
     yield transposed(bits, (66 * side + 1, 11), (0, 1), (), (1, 0))  # and warps without an end of b
-    yield transposed(bits, (5, 33 * side + 5, 2), (1, 2, 0), (), (0, 2))  # two tiles
+    yield transposed(bits, (5, 33 * side + 5, 2), (1, 2, 0), (), (0, 2))  # two tiles, which begin at sectors
+    yield transposed(
+        bits, (7, 39 * side + 5, 3), (1, 2, 0), (0, 1, 0), (1, 3)
+    )  # with rows that begin at every word of one
     yield transposed(bits, (2, side + 5, 67), (1, 2, 0), (0, 2, 0), (1, 1))  # padding inside the source
     yield transposed(bits, (5, 2 * side + 1, 2 * side), (1, 2, 0), (0, 0, 1), (3, 3))
     wide = 2 * side + 8 // bits

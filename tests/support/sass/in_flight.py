@@ -106,6 +106,9 @@ def _packed():
         yield BitsCase(f"{bits} bits into tiles", tiles, 2 * side * 2048, 0, (bits, bits))
         turned = (8 * side, 8 * side, 16 * side, 1), (16 * side, 16 * side, 1, 8 * side)
         yield BitsCase(f"{bits} bits turned", turned, 8 * 16 * side * side, 0, (bits, bits))
+        if bits > 1:
+            wide = (32 * side, 32 * side, 32 * side, 1), (32 * side, 32 * side, 1, 32 * side)
+            yield BitsCase(f"{bits} bits turned, in vectors", wide, (32 * side) ** 2, 0, (bits, bits))
         odd = (255, 255, 383, 1), (383, 383, 1, 255)
         yield BitsCase(f"{bits} bits turned, odd", odd, 255 * 383, 0, (bits, bits))
 

@@ -185,7 +185,7 @@ __device__ __forceinline__ GplChunk<BYTES> gpl_load(const gpl_source_element* fr
   gpl_pad(move, chunk.word);
 #pragma unroll
   for (int i = 0; i < elements; ++i)
-    if (start + i < bound) chunk.element[i] = from[i];
+    if (start + i < bound) chunk.element[i] = gpl_as<gpl_element>(from[i]);
   return chunk;
 }
 
@@ -199,7 +199,7 @@ __device__ __forceinline__ void gpl_store(gpl_target_element* to, gpl_uint start
   }
 #pragma unroll
   for (int i = 0; i < elements; ++i)
-    if (start + i < extent) to[i] = (gpl_target_element)chunk.element[i];
+    if (start + i < extent) to[i] = gpl_as<gpl_target_element>(chunk.element[i]);
 }
 
 #endif

@@ -137,7 +137,7 @@ __device__ __forceinline__ void gpl_full_side(Element* base, gpl_uint offset, gp
       if (!WHOLE && (left[part] <= k * ROWS || (k == 0 && skips))) continue;
       Element* const at = memory + (long long)step * k + part * LANES;
       gpl_element* const in = spot + k * ROWS * DOWN + part * LANES * RIGHT;
-      if (pass == 0) value[i] = READS ? *at : *in;
+      if (pass == 0) value[i] = READS ? gpl_as<gpl_element>(*at) : *in;
       else if constexpr (READS) *in = value[i];
       else {
         const GplOperands operands = gpl_operands(gpl_along_axis(tile.first.parameters, row + k * ROWS, 1, move), move);

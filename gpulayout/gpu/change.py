@@ -15,6 +15,7 @@ CHANGE_MACROS = (
     "GPL_SATURATE",
     "GPL_STEPS",
     "GPL_CODE_BYTES",
+    "GPL_PARTS",
     "GPL_PARAMETERS",
     "GPL_VARIES",
 )
@@ -94,12 +95,18 @@ def arithmetic_macros(arithmetic: Arithmetic) -> tuple[tuple[str, int], ...]:
     if arithmetic.swapped:
         raise ValueError(f"{arithmetic.source} with swapped bytes is for the CPU: no kernel swaps them")
     return (
-        ("GPL_SOURCE_TYPE", type_number(arithmetic.source)),
-        ("GPL_TARGET_TYPE", type_number(arithmetic.target)),
+        ("GPL_SOURCE_TYPE", type_number(arithmetic.source.component)),
+        ("GPL_TARGET_TYPE", type_number(arithmetic.target.component)),
         ("GPL_SATURATE", int(arithmetic.saturate)),
         ("GPL_STEPS", steps_number(arithmetic.steps)),
         ("GPL_CODE_BYTES", 8 if is_wide(arithmetic) else 4),
+        ("GPL_PARTS", parts_of(arithmetic)),
     )
+
+
+def parts_of(arithmetic: Arithmetic) -> int:
+    """Numbers of an element, each of which is cast: two of a complex one."""
+    return arithmetic.source.itemsize // arithmetic.source.component.itemsize
 
 
 def is_wide(arithmetic: Arithmetic) -> bool:

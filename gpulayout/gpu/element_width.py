@@ -5,6 +5,8 @@ moves elements of the wider type, and its kernel was compiled for both types (ke
 
     u8[64,48] to f32[64,48]{0,1}    planned like f32[64,48] to f32[64,48]{0,1}; the source has a fourth of the bytes
 
+Complex numbers move as one element where neighbours part, and else part by part, as runs of real numbers.
+
 The address of the narrower side counts in elements too: 3 bytes past a multiple of 16 are 3 elements, as 12 bytes are
 on the other side.
 """
@@ -135,8 +137,11 @@ def convert_work(move: ConvertMove, source_phase: int = 0, target_phase: int = 0
 
     BufferError when a stride is not a whole number of elements, or an address not a multiple of the element size.
     """
-    move = joined(move.of_parts)
+    move = joined(move)
     read, written = move.arithmetic.source.itemsize, move.arithmetic.target.itemsize
+    if not move.axes or move.axes[0][2:] == (read, written):  # parts of complex numbers are one run, too
+        move = joined(move.of_parts)
+        read, written = move.arithmetic.source.itemsize, move.arithmetic.target.itemsize
     check_whole_elements((read, written), (source_phase, target_phase), _strides(move.axes))
     if move.parameter_strides and len(move.axes) > MOST_AXES:
         raise BufferError(f"a move with parameters of {len(move.axes)} axes: a launch has room for {MOST_AXES}")

@@ -16,7 +16,7 @@ import math
 import pathlib
 from typing import NamedTuple
 
-from gpulayout.gpu.change import CHANGE_MACROS, is_wide
+from gpulayout.gpu.change import CHANGE_MACROS, is_wide, parts_of
 from gpulayout.gpu.launch import KernelPlan
 from gpulayout.moves.arithmetic import Arithmetic, Operation
 
@@ -120,4 +120,4 @@ def arithmetic_instructions(arithmetic: Arithmetic) -> float:
         else:
             usual = _GENERAL
         count += (_WIDE_TYPES if wide else listed).get(element_type, usual[number])
-    return count
+    return count * parts_of(arithmetic)

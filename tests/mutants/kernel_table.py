@@ -416,8 +416,8 @@ MUTANTS = (
            "gpl_fetch<LOAD>((const gpl_source_element*)((const gpl_element*)from + i * piece));"),
 
     # ---- element.cuh
-    Mutant("element.cuh", "all elements of a narrower source are the first", "chunk.element[i] = found.element[i];", "chunk.element[i] = found.element[0];"),
-    Mutant("element.cuh", "all elements of a narrower target are the first", "(gpl_target_element)chunk.element[i];", "(gpl_target_element)chunk.element[0];"),
+    Mutant("element.cuh", "all elements of a narrower source are the first", "gpl_as<gpl_element>(found.element[i]);", "gpl_as<gpl_element>(found.element[0]);"),
+    Mutant("element.cuh", "all elements of a narrower target are the first", "gpl_as<gpl_target_element>(chunk.element[i]);", "gpl_as<gpl_target_element>(chunk.element[0]);"),
     Mutant("element.cuh", "chunks of a narrower source are read whole", "((BYTES) / GPL_ELEMENT_BYTES * GPL_SOURCE_BYTES)", "(BYTES)"),
     Mutant("element.cuh", "chunks of a narrower target are written whole", "((BYTES) / GPL_ELEMENT_BYTES * GPL_TARGET_BYTES)", "(BYTES)"),
     Mutant("element.cuh", "offset in the source in 32 bits", "(const gpl_source_element*)base + (gpl_int)offset", "(const gpl_source_element*)base + (int)offset"),
@@ -434,7 +434,7 @@ MUTANTS = (
     Mutant("element.cuh", "numbers past the row have parameters", "first + begin + i < extent ? first + begin + i : 0;", "first + begin + i;"),
     Mutant("element.cuh", "place of an element in parameters in 32 bits", "(gpl_int)(operands.place.at[p]", "(int)(operands.place.at[p]"),
     Mutant("element.cuh", "all elements of a chunk have the parameters of the first", "const gpl_uint number = extent ==", "const gpl_uint number = true ? first : extent =="),
-    Mutant("element.cuh", "elements with parameters of their own are the first", "code[i] = given[begin + i];", "code[i] = given[i];"),
+    Mutant("element.cuh", "elements with parameters of their own are the first", "(given[begin + i / GPL_PARTS], i % GPL_PARTS);", "(given[i / GPL_PARTS], i % GPL_PARTS);"),
     Mutant("element.cuh", "always saturates", "gpl_type(GPL_TARGET_TYPE), GPL_SATURATE, GPL_STEPS", "gpl_type(GPL_TARGET_TYPE), true, GPL_STEPS"),
     Mutant("element.cuh", "a chunk is computed from its second element on", "gpl_compute(chunk.element, chunk.element, operands, number,", "gpl_compute(chunk.element, chunk.element, operands, number + 1,"),
 
@@ -507,6 +507,10 @@ MUTANTS = (
     Mutant("convert.cuh", "nan of a short float is its largest number", "limits.nan != limits.beyond) code", "false) code"),
     Mutant("convert.cuh", "the sign of a short float is lost", "(code & all) | (sign & ~all);", "code & all;"),
     Mutant("convert.cuh", "exponents of a short float count from 0", " + (0 - (least << type.mantissa) & all);", ";"),
+    Mutant("element.cuh", "the imaginary part is the real one", "return part[number];", "return part[0];"),
+    Mutant("element.cuh", "parts of a complex number change places", "part[i] = (typename GplWord<BYTES / GPL_PARTS>::type)code[i];", "part[1 - i] = (typename GplWord<BYTES / GPL_PARTS>::type)code[i];"),
+    Mutant("element.cuh", "the upper half of a complex number is left out", "from.x | (To)from.y << 32;", "from.x;"),
+    Mutant("element.cuh", "the upper half of a complex number is not read", "make_uint4((unsigned)from, (unsigned)(from >> 32), 0, 0)", "make_uint4((unsigned)from, 0, 0, 0)"),
     Mutant("element.cuh", "bytes of f8 from words of 4 are in another order", "__byte_perm(word.z, word.w, 0x0040), 0x5410)", "__byte_perm(word.z, word.w, 0x0040), 0x1054)"),
     Mutant("element.cuh", "bytes of f8 from words of 2 are in another order", "make_uint2(__byte_perm(word.x, word.y, 0x6420)", "make_uint2(__byte_perm(word.x, word.y, 0x4620)"),
     Mutant("convert.cuh", "ties of bf16 away from zero", "0x7FFF + (x.code >> 16 & 1)", "0x8000"),

@@ -214,6 +214,11 @@ CASES = (
     ConvertCase("f64", "f8e4m3fn", "cast", (5, 6, 7), (2, 1, 0), (0, 1, 2), gaps=(-1, -2), saturate=False),
     ConvertCase("c64", "c128", "cast", (9, 11), (1, 0), (0, 1)),
     ConvertCase("c128", "c64", "cast", (13,), (0,), (0,), gaps=(-1, 0)),
+    ConvertCase("c64", "c128", "cast", (5, 7), (1, 0), (1, 0), gaps=(1, 0), phases=(8, 0)),
+    ConvertCase("c64", "c128", "cast", (35, 20), (1, 0), (0, 1), gaps=(1, 0), phases=(8, 0)),
+    ConvertCase("c128", "c64", "cast", (19, 34), (1, 0), (0, 1), gaps=(0, 1), bits=64),
+    ConvertCase("c128", "c64", "cast", (2, 3, 5, 2, 3, 2), (5, 4, 3, 2, 1, 0), (0, 2, 1, 4, 3, 5)),
+    ConvertCase("c64", "c128", "cast", (100, 3), (1, 0), (0, 1)),
     # sizes of one, and none at all
     ConvertCase("u16", "f16", "cast", (), (), ()),
     ConvertCase("f16", "u4", "cast", (1, 3, 1), (2, 1, 0), (0, 1, 2)),

@@ -175,8 +175,8 @@ def test_steps_of_floats_of_every_size(form):
 FUSED = (
     "if (operation == GPL_ROUND) {",
     "const bool fused = operation == GPL_MULTIPLY && next == GPL_ADD;\n"
-    "    const long double product = (long double)x * parameter(0);\n"
-    "    if (fused) { x = (typename GplReal<W>::type)(product + parameter(1)); break; }\n"
+    "    const long double product = (long double)x * operand(0).value;\n"
+    "    if (fused) { x = (typename GplReal<W>::type)(product + operand(1).value); break; }\n"
     "    if (operation == GPL_ROUND) {",
 )
 

@@ -161,6 +161,11 @@ VARIANTS = (
     *(Variant(f"ANY_BLOCKS = {n}", SMALL, {"ANY_BLOCKS": {1: n, 2: n, 4: n}}) for n in (4, 8)),
     _number("BOX_SHARED_BYTES", 16384, BOXES),
     _number("BOX_WORDS_MOST", 0, WORD_BOXES),
+    _number("FAR_BOXES", 0, (*BOXES[1:], *WORD_BOXES)),  # "short f16" has no boxes beside each other
+    *(_number("WORD_BOXES", count, WORD_BOXES) for count in (1, 2, 4)),
+    Variant("WORD_READS = 4", WORD_BOXES, {"WORD_READS": {1: 4, 2: 4}}),
+    Variant("WORD_BOX_BLOCKS = 4, 64 bytes", WORD_BOXES, {"WORD_BOX_BLOCKS": 4, "WORD_READS": {1: 16, 2: 8}}),
+    Variant("WORD_BOX_BLOCKS = 8", WORD_BOXES, {"WORD_BOX_BLOCKS": 8}),
     _number("TURN_WORDS", {1: 1, 2: 1, 4: 1}, ("packed u4", "packed u2")),
     _number("TURN_WORDS", {1: 1, 2: 2, 4: 2}, ("packed u4",)),
     _number("TURN_SKIP", 1, ("packed u4, odd",)),

@@ -2,11 +2,13 @@
 
 import itertools
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
 
-from gpulayout.gpu.kernel_numbers import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_SHARED_BYTES, LANES
+from gpulayout.gpu.kernel_numbers import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_SHARED_BYTES, BOX_STEPS, LANES
+from gpulayout.gpu.many_axes import plan as many_axes_plan
 from gpulayout.gpu.many_axes.plan import best_box, boxes_of_a_block
 from gpulayout.gpu.many_axes.shared_box import MAX_BOX_AXES, boxes, cut_axes, runs
 from gpulayout.gpu.many_axes.warp_lanes import MAX_CHECK_BITS, UNCUT, box_side, check_bits, factor_count
@@ -204,13 +206,40 @@ def test_a_lane_of_a_row_is_inside_if_it_is_below_all_bounds():
 
 
 def test_a_block_moves_several_boxes_only_if_many_blocks_remain():
-    """Their offsets are those of the outer axes' first coordinates; what is left counts the blocks."""
+    """What is left counts the blocks."""
     axes = [Axis(2, 2, 64, 3), Axis(6, 5, 7, 9), Axis(3, 3, -100, 50), Axis(640, 640, 1000, 600)]
     left, steps = boxes_of_a_block(axes, 2 * 6 * 3 * 640)
-    assert steps == [(0, 0), (64, 3), (1000, 600), (1064, 603)]
-    assert left == [axes[1], axes[2], Axis(320, 320, 2000, 1200)]
-    assert boxes_of_a_block(axes[2:], 3 * 640) == ([axes[3]], [(0, 0), (-100, 50), (-200, 100)])
+    assert steps == [(160_000 * i, 96_000 * i) for i in range(4)]
+    assert left == [*axes[:3], Axis(160, 160, 1000, 600)]
+    with mock.patch.object(many_axes_plan, "FAR_BOXES", 0):  # the first coordinates of the first axes
+        left, steps = boxes_of_a_block(axes, 2 * 6 * 3 * 640)
+        assert steps == [(0, 0), (64, 3), (1000, 600), (1064, 603)]
+        assert left == [axes[1], axes[2], Axis(320, 320, 2000, 1200)]
+    assert boxes_of_a_block(axes[:3], 3 * 640) == (axes[:2], [(0, 0), (-100, 50), (-200, 100)])
     assert boxes_of_a_block(axes[2:], 2 * 640 - 1) == (axes[2:], [(0, 0)])
+
+
+@pytest.mark.parametrize("far", (0, 1))
+@pytest.mark.parametrize("total", (640, 2000, 10**6))
+def test_the_boxes_of_all_blocks_are_all_boxes(far, total):
+    for extents in itertools.product((1, 2, 3, 4, 6), repeat=3):
+        axes = [Axis(extent, extent, 10**k, -(7**k)) for k, extent in enumerate(extents, 1)]
+        with mock.patch.object(many_axes_plan, "FAR_BOXES", far):
+            left, steps = boxes_of_a_block(axes, total)
+        assert len(steps) <= BOX_STEPS
+
+        def offsets(loops, first):
+            places = itertools.product(*(range(axis.extent) for axis in loops))
+            return sorted(
+                (
+                    a + sum(i * axis.source_stride for i, axis in zip(place, loops)),
+                    b + sum(i * axis.target_stride for i, axis in zip(place, loops)),
+                )
+                for place in places
+                for a, b in first
+            )
+
+        assert offsets(left, steps) == offsets(axes, [(0, 0)])
 
 
 @pytest.mark.parametrize("width, boxes_of_each", ((1, 2), (4, 4), (16, 4)))

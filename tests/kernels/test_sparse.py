@@ -16,6 +16,7 @@ from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.kernel_numbers import ITEMS
 from gpulayout.gpu.kernel_source import kernel_text
+from gpulayout.gpu.many_axes import plan as many_axes_plan
 from gpulayout.gpu.many_axes import word_runs
 from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.arithmetic import Arithmetic, ConvertMove, Step
@@ -193,7 +194,8 @@ def _corner_is_right(case, far, source, begin, text=None):
 def test_the_ends_of_a_huge_move_are_right(name, far):
     case = dataclasses.replace(CASES[name])
     # if boxes of a block are far apart, others than the last blocks move the last boxes
-    with mock.patch.object(word_runs, "FAR_BOXES", int(not far)):
+    near = int(not far)
+    with mock.patch.object(word_runs, "FAR_BOXES", near), mock.patch.object(many_axes_plan, "FAR_BOXES", near):
         plan = dataclasses.replace(case, bits=64).plan
         assert corner_is_right(case, far)
     assert max(span[1] - span[0] for span in (case.move.source_span, case.move.target_span)) > BIG

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gpulayout.gpu.change import Change
 from gpulayout.gpu.element_width import MoveWork
-from gpulayout.gpu.kernel_numbers import BOX_STEPS, WORD
+from gpulayout.gpu.kernel_numbers import BOX_STEPS, FAR_BOXES, WORD
 from gpulayout.gpu.launch import MAX_STRUCT_BYTES, KernelPlan, bits_of, tile_kernel
 from gpulayout.gpu.many_axes.bank_spacing import Walks, box_walks
 from gpulayout.gpu.many_axes.shared_box import RunAccess, SharedBox, box_launch, box_loops, boxes, runs
@@ -118,21 +118,25 @@ def _box_plan(work: MoveWork, walks: Walks, why: str) -> KernelPlan:
 def boxes_of_a_block(outer: Sequence[Axis], total: int) -> tuple[list[Axis], list[tuple[int, int]]]:
     """The outer axes that are left when a block moves several boxes, and the offsets of these from the first.
 
-    A block builds its table once, and reads a box while it writes the one before.  Their offsets are those of the first
-    coordinates of some outer axes without padding.
+    A block builds its table once, and reads a box while it writes the one before.  Their offsets are those of some
+    coordinates of a few outer axes without padding.  If FAR_BOXES, these are the outermost axes and their coordinates
+    lie far apart: then blocks that run together move neighbours, and complete each other's sectors.
     """
-    left, steps = [], [(0, 0)]
-    for axis in outer:
+    left, steps = list(outer), [(0, 0)]
+    numbers = range(len(outer))
+    for k in reversed(numbers) if FAR_BOXES else numbers:
+        extent, bound, source, target = axis = outer[k]
         count = next(
             (
                 count
                 for count in range(BOX_STEPS // len(steps), 1, -1)
-                if not axis.is_padded and axis.extent % count == 0 and total >= count * len(steps) * BLOCKS
+                if not axis.is_padded and extent % count == 0 and total >= count * len(steps) * BLOCKS
             ),
             1,
         )
-        _, _, source, target = axis
-        steps = [(a + i * source, b + i * target) for i in range(count) for a, b in steps]
-        if count < axis.extent:
-            left.append(Axis(axis.extent // count, axis.bound // count, count * source, count * target))
+        rest = extent // count
+        one, other = (1, rest) if FAR_BOXES else (count, 1)  # steps of the launch, and inside a block
+        steps = [(a + i * other * source, b + i * other * target) for i in range(count) for a, b in steps]
+        left[k] = Axis(rest, bound // count, one * source, one * target)
+    left = [axis for axis, whole in zip(left, outer) if axis.extent > 1 or whole.extent == 1]
     return left, steps

@@ -61,6 +61,7 @@ def begin(machine, instruction, group):
     shared[place] = 0xA5
     machine.arrivals.begin(lanes, place, source[offset[:, None] + span])
     machine.reads(lanes, nbytes)
+    machine.touched(lanes, address, nbytes, True)
 
 
 def end_group(machine, instruction, group):

@@ -80,7 +80,10 @@ class Bits:
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """One instruction; `target` is the instruction that it branches to, `touched` are the registers that it names."""
+    """One instruction; `target` is the instruction that it branches to, `touched` are the registers that it names.
+
+    control   the bits that tell the scheduler when it may issue the next one (timing.py)
+    """
 
     number: int
     opcode: str
@@ -90,6 +93,7 @@ class Instruction:
     target: int | None
     text: str
     touched: tuple
+    control: int = 0
 
 
 def decoded(text, kernel, words):
@@ -107,10 +111,10 @@ def decoded(text, kernel, words):
             if int(instruction[1], 16) != 16 * len(found):
                 raise DecodeError(f"an instruction is missing before: {line.strip()}")
             found.append(instruction)
-    return [_instruction(number, match, labels, int(words[4 * number + 1])) for number, match in enumerate(found)]
+    return [_instruction(number, match, labels, words[4 * number :]) for number, match in enumerate(found)]
 
 
-def _instruction(number, match, labels, literal):
+def _instruction(number, match, labels, words):
     _, negated, guard, opcode, modifiers, operands = match.groups()
     target = _TARGET.search(operands)
     operands, modifiers = _TARGET.sub("", operands).replace(".reuse", ""), tuple(modifiers.split(".")[1:])
@@ -120,10 +124,11 @@ def _instruction(number, match, labels, literal):
         opcode,
         modifiers,
         _predicate(_PREDICATE.match(negated + guard)) if guard else None,
-        tuple(Bits(literal) if part.endswith("NAN") else _operand(part) for part in parts if part),
+        tuple(Bits(int(words[1])) if part.endswith("NAN") else _operand(part) for part in parts if part),
         labels.get(target[1]) if target else None,
         match[0].split("*/", 1)[1].strip(),
         _touched(opcode, modifiers, operands),
+        int(words[3]) >> 9 & 0x1FFFFF,
     )
 
 

@@ -84,9 +84,19 @@ def run(record, architecture="sm_90", every=1):
 
     Fault if it accesses memory outside its buffers, or does what the interpreter does not know.
     """
+    launch, instructions, usage = launched(record, architecture)
+    counted = executed(launch, instructions, every)
+    buffers = [
+        memory.data[memory.address - memory.origin :][: memory.end - memory.address] for memory in launch.memories
+    ]
+    return Run([buffer.tobytes() for buffer in buffers], usage.registers, usage.shared_bytes, counted)
+
+
+def launched(record, architecture="sm_90", most=None):
+    """(launch, instructions, usage) of a record; with `most`, buffers keep that many bytes only, used over and over."""
     compiled = nvrtc.compiled(record.text, architecture, record.macros)
     cubin, usage, memories = compiled.cubin, compiled.usage[record.kernel], []
-    values = [_passed(argument, memories) for argument in record.arguments]
+    values = [_passed(argument, memories, most) for argument in record.arguments]
     launch = Launch(
         architecture,
         three(record.grid),
@@ -96,9 +106,7 @@ def run(record, architecture="sm_90", every=1):
         tuple(memories),
         {int(name[1]): data for name, data in sections(cubin, rf"\.nv\.constant([1-9])\.{record.kernel}")},
     )
-    counted = executed(launch, code(cubin, record.kernel), every)
-    buffers = [memory.data[memory.address - memory.origin :][: memory.end - memory.address] for memory in memories]
-    return Run([buffer.tobytes() for buffer in buffers], usage.registers, usage.shared_bytes, counted)
+    return launch, code(cubin, record.kernel), usage
 
 
 def prepare(records, architecture="sm_90"):
@@ -122,18 +130,19 @@ def code(cubin, kernel):
     return decoded(nvrtc.disassembled(cubin), kernel, words.view(np.uint32))
 
 
-def _passed(argument, memories):
+def _passed(argument, memories, most=None):
     """The bytes of an argument; a buffer's memory joins `memories`."""
     if isinstance(argument, bytes):
         return argument
     if isinstance(argument, Struct):
-        return _passed(argument.buffer, memories) + argument.content[8:]
+        return _passed(argument.buffer, memories, most) + argument.content[8:]
     if not isinstance(argument, Buffer):
         return struct.pack("<q" if argument < 0 else "<Q", argument)
     address = _FIRST + _APART * len(memories) + argument.phase
     end = address + argument.nbytes
-    data = np.zeros(-(-end // 16) * 16 - (address & ~15), np.uint8)
-    data[address & 15 : (address & 15) + argument.nbytes] = np.frombuffer(argument.initial(), np.uint8)
+    data = np.zeros(most or -(-end // 16) * 16 - (address & ~15), np.uint8)
+    if most is None:
+        data[address & 15 : (address & 15) + argument.nbytes] = np.frombuffer(argument.initial(), np.uint8)
     memories.append(Memory(address, end, data, argument.writable))
     return struct.pack("<Q", address + argument.offset)
 

@@ -16,7 +16,7 @@ import heapq
 import numpy as np
 
 from tests.support.sass.arrivals import Arrivals
-from tests.support.sass.memory import distinct
+from tests.support.sass.memory import cycles, distinct
 from tests.support.sass.operands import Fault, Unknown
 from tests.support.sass.operations import OPERATIONS
 
@@ -130,9 +130,12 @@ class Launch:
 
 
 class Machine:
-    """Some blocks of a launch."""
+    """Some blocks of a launch.
 
-    def __init__(self, launch, blocks):
+    steps_of   None, or for each warp the instructions that it executed: (number, what an access of memory touched)
+    """
+
+    def __init__(self, launch, blocks, traced=False):
         self.launch = launch
         self.threads = launch.threads * len(blocks)
         self.warps = self.threads // LANES
@@ -161,6 +164,7 @@ class Machine:
         self.under_way = np.zeros(self.threads, np.int64)
         self.steps = np.zeros(self.warps, np.int64)  # instructions of each warp so far
         self.first_read = np.full(self.warps, -1, np.int64)
+        self.steps_of = [[] for _ in range(self.warps)] if traced else None
 
     def run(self, instructions):
         """Execute the blocks to their ends.
@@ -235,6 +239,9 @@ class Machine:
         counted.by_lanes += group.lanes.size
         counted.opcodes[instruction.opcode] = counted.opcodes.get(instruction.opcode, 0) + group.warp_count
         self.steps[group.own_warps] += 1
+        if self.steps_of is not None:
+            for warp in np.arange(self.warps)[group.own_warps]:
+                self.steps_of[warp].append((instruction.number, None))
         if self.pending:
             self._settle(instruction, group)
 
@@ -245,6 +252,18 @@ class Machine:
         if self.local is None:
             self.local = np.full(self.threads * _LOCAL, 0xA5, np.uint8)
         return self.local, _LOCAL, np.arange(self.threads)
+
+    def touched(self, lanes, address, nbytes, is_global):
+        """Note what each warp's access touches: the sectors and the bytes in them, or the cycles of shared memory."""
+        warps = lanes // LANES
+        for warp in distinct(warps) if self.steps_of is not None else ():
+            own = warps == warp
+            if is_global:
+                sectors, lanes_of = np.unique(address[own] // np.uint64(32), return_counts=True)
+                found = sectors.astype(np.int64), lanes_of * nbytes
+            else:
+                found = cycles(lanes[own], address[own], nbytes)[2]
+            self.steps_of[warp][-1] = self.steps_of[warp][-1][0], found
 
     # ---- loads under way ----
 

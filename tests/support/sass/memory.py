@@ -53,6 +53,7 @@ def access(machine, instruction, group):
     if space != "L":
         count, name = (sectors, "global") if is_global else (cycles, "shared")
         machine.counted.traffic[f"{name} {'write' if is_store else 'read'}"].add(*count(lanes, address, nbytes))
+        machine.touched(lanes, address, nbytes, is_global)
     if is_global:
         data, place = buffer_of(machine, address, nbytes, is_store, instruction)
     else:
@@ -129,7 +130,7 @@ def buffer_of(machine, address, nbytes, is_store, instruction):
         if int(address.min()) >= memory.address and int(address.max()) + nbytes <= memory.end:
             if is_store and not memory.writable:
                 raise Fault(f"a store to the source: {instruction.text}")
-            return memory.data, (address - np.uint64(memory.origin)).astype(np.int64)
+            return memory.data, (address - np.uint64(memory.origin)).astype(np.int64) % memory.data.size
     raise Fault(f"addresses {address.min():#x} to {address.max():#x} are outside the buffers: {instruction.text}")
 
 

@@ -91,13 +91,13 @@ def _table() -> dict[str, Cost]:
 
 # ---- arithmetic on the way -------------------------------------------------------------------------------
 
-STEPS: dict[Operation, float] = {"multiply": 1, "add": 1, "subtract": 1, "divide": 4, "round": 1}
+STEPS: dict[Operation, float] = {"multiply": 1, "add": 1, "subtract": 1, "divide": 5, "round": 1}
 _WIDE_STEPS = STEPS | {"divide": 25}
 _WIDE_TYPES: dict[str, float] = {"f64": 0, "f32": 1}  # to read and to write
 # To and from the float of the steps.  Types that are not here take the general way.
 _READ: dict[str, float] = {"f32": 0, "f64": 0, "u8": 2, "s8": 2, "bf16": 1, "f16": 1.5, "f8e4m3fn": 3, "f8e5m2": 2}
 _WRITE: dict[str, float] = {"f32": 0, "f64": 0, "u8": 2, "s8": 2, "bf16": 2, "f16": 2, "f8e4m3fn": 3, "f8e5m2": 6}
-_INTEGER, _SHORT_FLOAT, _GENERAL = (3.0, 3.0), (9.0, 14.0), (25.0, 45.0)  # to read and to write
+_INTEGER, _SHORT_FLOAT, _GENERAL = (3.0, 3.0), (6.0, 12.0), (25.0, 45.0)  # to read and to write
 
 
 def arithmetic_instructions(arithmetic: Arithmetic) -> float:

@@ -27,6 +27,9 @@ CASES = [
     ("f32", "s8", "scale and shift"),
     ("f8e5m2", "f32", "cast"),
     ("s4", "f16", "cast"),
+    ("f32", "f8e4m3fnuz", "cast"),
+    ("f8e4m3fnuz", "f32", "cast"),
+    ("f32", "f8e3m4", "cast"),
 ]
 
 
@@ -51,3 +54,11 @@ def test_wide_types_and_general_ones_take_more():
     few = arithmetic_instructions(Arithmetic(ElementType.F32, ElementType.BF16))
     assert few < arithmetic_instructions(Arithmetic(ElementType.F32, ElementType.F4E2M1FN))
     assert few < arithmetic_instructions(Arithmetic(ElementType.F64, ElementType.BF16))
+
+
+def test_a_complex_number_is_cast_in_two_parts():
+    parts, whole = (
+        arithmetic_instructions(Arithmetic(ElementType(source), ElementType(target)))
+        for source, target in (("f32", "f64"), ("c64", "c128"))
+    )
+    assert whole == 2 * parts

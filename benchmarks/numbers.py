@@ -161,6 +161,7 @@ VARIANTS = (
     *(Variant(f"ANY_BLOCKS = {n}", SMALL, {"ANY_BLOCKS": {1: n, 2: n, 4: n}}) for n in (4, 8)),
     _number("BOX_SHARED_BYTES", 16384, BOXES),
     _number("BOX_WORDS_MOST", 0, WORD_BOXES),
+    _number("WORD_CUT", 0, WORD_BOXES[1:]),
     _number("FAR_BOXES", 0, (*BOXES[1:], *WORD_BOXES)),  # "short f16" has no boxes beside each other
     *(_number("WORD_BOXES", count, WORD_BOXES) for count in (1, 2, 4)),
     Variant("WORD_READS = 4", WORD_BOXES, {"WORD_READS": {1: 4, 2: 4}}),

@@ -50,6 +50,7 @@ FEW_ROWS = 2  # the same for steps with parameters
 BOX_AHEAD, BOX_APART, BOX_BLOCKS = 1, 20480, 5
 
 BOX_WORDS_MOST = 50  # instructions for an element; a box of words that takes more is not worth it
+WORD_CUT = 90  # bytes that memory could move for a sector that a run cuts, as in the cost model; chooses boxes of words
 
 # tile_nd.cu and box_words.cu: 1 if the boxes of a block are far apart, so that neighbours are moved at the same time,
 # by blocks beside each other; 0 if they are neighbours

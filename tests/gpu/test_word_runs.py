@@ -6,8 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from gpulayout.gpu.kernel_numbers import RUN_DIGITS, WORD, WORD_SHARED_BYTES
-from gpulayout.gpu.many_axes.shared_box import cut_axes
+from gpulayout.gpu import cost_model
+from gpulayout.gpu.kernel_numbers import RUN_DIGITS, WORD, WORD_CUT, WORD_SHARED_BYTES
+from gpulayout.gpu.many_axes import word_runs
+from gpulayout.gpu.many_axes.shared_box import boxes, cut_axes
 from gpulayout.gpu.many_axes.warp_lanes import UNCUT
 from gpulayout.gpu.many_axes.word_runs import best_words, table_sizes
 from tests.support.kernel_cases import backwards, move_of, transposed
@@ -82,3 +84,17 @@ def test_padded_axes_and_larger_elements_get_no_box_of_words():
     axes = move_of(1, [(5, 4, 49, 1), (49, 49, 1, 5), (40, 40, 245, 245)]).axes
     assert best_words(axes, 1, 32) is None
     assert best_words(elements_of(transposed(4, *MOVES["3^9"]), 4), 4, 32) is None
+
+
+def test_boxes_are_ranked_by_the_constants_of_the_cost_model():
+    for name in ("TURN", "STEP", "SLOTS", "RUN"):
+        assert getattr(word_runs, name) == getattr(cost_model, name)
+    assert WORD_CUT == cost_model.CUT
+
+
+def test_a_run_that_is_written_is_worth_more_than_one_that_is_read():
+    """5^9 in boxes of one size: 25 runs of 125 elements are cut less often than 125 of 25."""
+    axes = elements_of(transposed(1, (5,) * 9, backwards(9)), 1)
+    box = next(box for box in boxes(axes, 1, 20_000) if sorted(box.sizes) == [1] * 3 + [5] * 6)
+    by_runs = {(walk.length(0), walk.length(1)): walk.cost(1) for walk in word_runs.walks(axes, box)}
+    assert by_runs[25, 125] < by_runs[125, 25] and by_runs[125, 125] == min(by_runs.values())

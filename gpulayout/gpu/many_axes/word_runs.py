@@ -24,7 +24,10 @@ from gpulayout.gpu.kernel_numbers import (
     SECTOR,
     THREADS,
     WORD,
+    WORD_BOX_BLOCKS,
     WORD_BOXES,
+    WORD_CUT,
+    WORD_READS,
     WORD_SHARED_BYTES,
 )
 from gpulayout.gpu.launch import KernelPlan, offset_bits, tile_kernel
@@ -44,9 +47,8 @@ _READ, _WRITE, _END, _BOX = 12, 29, 20, 220
 _BLOCK, _ENTRY, _GATHER = 150, 80, 60
 _WAY = 2  # instructions that could be issued while shared memory serves the lanes that are left
 _PHASES = np.array([0, 1]).reshape(2, 1)  # of a box, to judge bank conflicts
-# Bytes that memory moves, and instructions that are issued, in a cycle of a multiprocessor: of an H100 that copies, and
-# at 0.6 of its rate.
-MEMORY_RATE, ISSUE_RATE = 13, 2.4
+# As in the cost model, and the bytes that memory moves in a cycle of a multiprocessor of an H100.
+TURN, STEP, SLOTS, RUN, _RATE = 1200, 5, 4, 12, 12
 _WALKS = 6  # pairs of runs to try
 _TRIES = 6  # sets of steps to try for each
 _FEW_WAYS = 1.2  # lanes that read different words of one bank, on average: not worth further tries
@@ -76,6 +78,7 @@ class WordBox(NamedTuple):
     turn     threads t of a row take the element of number t >> turn of their word first
     idle     places in all boxes relative to those that exist
     ways     lanes that access different words of one bank, on average
+    together boxes that a block moves
     """
 
     box: SharedBox
@@ -86,6 +89,7 @@ class WordBox(NamedTuple):
     turn: int
     idle: float
     ways: float
+    together: int
 
     def length(self, side: int) -> int:
         """Elements of a run."""
@@ -120,27 +124,35 @@ class WordBox(NamedTuple):
 
     @property
     def instructions(self) -> float:
-        """Roughly, of a warp for each 32 elements, with the tables.
+        """Roughly, of a warp for each 32 elements, with the tables."""
+        return self._of_a_warp * self.idle * THREADS / self.box.elements
 
-        The cost model cannot rank walks: for box_words.cu it knows one figure for an access, in which reads, writes and
-        tables are mixed, and it needs a launch with finished walks.
-        """
-        turns = [-(-self.run_count(side) // self.rows(side)) for side in (SOURCE, TARGET)]  # of each row
+    @property
+    def _of_a_warp(self) -> float:
+        """Instructions of a warp for a box."""
         ends = -(-self.run_count(1) * _ENDS // THREADS)
         conflicts = WORD * (self.ways - 1) * _WAY
-        moving = _BOX + turns[0] * _READ + turns[1] * (_WRITE + conflicts) + ends * _END
+        moving = _BOX + self._turns(0) * _READ + self._turns(1) * (_WRITE + conflicts) + ends * _END
         runs, gathered = self.run_count(0) + self.run_count(1) + self.length(1), WORD * self.threads(1)
         tables = _BLOCK + -(-runs // THREADS) * _ENTRY + -(-gathered // THREADS) * _GATHER
-        return (moving + tables / WORD_BOXES) * self.idle * THREADS / self.box.elements
+        return moving + tables / self.together
+
+    def _turns(self, side: int) -> int:
+        """Runs of a row."""
+        return -(-self.run_count(side) // self.rows(side))
 
     def cost(self, width: int) -> float:
-        """Roughly the cycles of a multiprocessor for 32 elements: those of memory, then those of instructions.
+        """Roughly the cycles of a multiprocessor for 32 elements.
 
-        A run that begins anywhere touches a sector more than its bytes fill; one that is written, two in part.
+        The cost model cannot rank walks: it needs a launch with finished ones, and here hundreds are compared.
+        A run that begins anywhere touches a sector more than its bytes fill; one that is written cuts two.
         """
-        sides = ((self.length(SOURCE) * width, SECTOR), (self.length(TARGET) * width, 2 * SECTOR))
-        moved = sum(1 + (extra - 1) / run for run, extra in sides)
-        return math.hypot(moved * self.idle * LANES * width / MEMORY_RATE, self.instructions / ISSUE_RATE)
+        read, written = self.run_count(SOURCE), self.run_count(TARGET)
+        nbytes = 2 * self.box.elements * width + (read + written) * (SECTOR - 1 + RUN) + written * 2 * WORD_CUT
+        issued = self._of_a_warp * THREADS / LANES / SLOTS
+        waits = -(-self._turns(SOURCE) // WORD_READS[width]) + 1
+        waiting = (TURN * waits + STEP * self._of_a_warp) / WORD_BOX_BLOCKS
+        return math.hypot(nbytes / _RATE, issued, waiting) * self.idle * LANES / self.box.elements
 
 
 def words_plan(work: MoveWork, why: str) -> KernelPlan | None:
@@ -152,7 +164,7 @@ def words_plan(work: MoveWork, why: str) -> KernelPlan | None:
     if not walk or walk.instructions > BOX_WORDS_MOST:
         return None
     loops = box_loops(work.axes, walk.box)
-    loops = loops._replace(together=max(min(loops.boxes // ENOUGH_BLOCKS, WORD_BOXES), 1))
+    loops = loops._replace(together=walk.together)
     read, write = (_access(walk, side, work.width) for side in (SOURCE, TARGET))
     tables = _walk_struct(walk, work.width, bits, loops)
     return box_launch(work, _BOX_WORDS, loops, (read, write), tables, why=why, reach=high - low)
@@ -238,7 +250,9 @@ def _unplaced(
         if size < box.sizes[k]:
             pieces.append(_piece(axes[k], k, box.sizes[k] // size, size, uneven))
     idle = math.prod(-(-axis.extent // size) * size / axis.extent for axis, size in zip(axes, box.sizes))
-    return WordBox(box, tuple(pieces), (), (tuple(runs[0]), tuple(runs[1])), 0, 5, idle, 1)
+    count = math.prod(-(-axis.extent // size) for axis, size in zip(axes, box.sizes))
+    together = max(min(count // ENOUGH_BLOCKS, WORD_BOXES), 1)
+    return WordBox(box, tuple(pieces), (), (tuple(runs[0]), tuple(runs[1])), 0, 5, idle, 1, together)
 
 
 def _piece(axis: Axis, k: int, size: int, unit: int, uneven: dict[int, int]) -> BoxPiece:

@@ -74,6 +74,8 @@ MOVES = {
     "drawn words u8": Move("u8[117,18,93,31,45]", "{0,4,3,1,2}"),
     "drawn words u16": Move("u16[33,195,36,49,33]", "{1,2,4,3,0}"),
     "drawn any u8": Move("u8[12,6,33,9,11,486,3]", "{5,4,1,0,3,6,2}"),
+    "any f32, 17 wide": Move("f32[4000000,17]", "{0,1}"),
+    "any u8, 17 wide": Move("u8[16000000,17]", "{0,1}"),
     "drawn any u32": Move("u32[63,33,15,11,16,18]", "{1,0,5,4,3,2}"),
     "drawn any u64": Move("u64[45,98,72,147]", "{0,1,3,2}"),
     "drawn boxes u16": Move("u16[4,195,51,21,162]", "{3,0,2,4,1}"),
@@ -94,7 +96,15 @@ TILES = tuple(name for name in MOVES if name.startswith("tile "))
 ANY = ("odd f32", "odd f64", "five axes u8")
 WORDS = ("odd u8", "odd f16", "drawn words u8", "drawn words u16")
 ALIGNED = ("odd u8", "odd f16", "odd f32", "drawn words u16")  # their rows begin at sectors, by more than one tile
-SMALL = ("five axes u8", "images f16", "channels f16", "drawn any u8", "drawn any u32")
+SMALL = (
+    "any f32, 17 wide",
+    "any u8, 17 wide",
+    "five axes u8",
+    "images f16",
+    "channels f16",
+    "drawn any u8",
+    "drawn any u32",
+)
 BOXES = (
     "short f16",
     "eight axes u8",
@@ -157,7 +167,8 @@ VARIANTS = (
     *(_number("ALIGN", count, ALIGNED) for count in (4, 16)),
     _number("WORD_BLOCKS", 4, WORDS),
     *(_number("WORD_GROUP", count, WORDS) for count in (2, 8)),
-    *(_number("WORD_LEAST_RUN", nbytes, ("five axes u8", "drawn any u8")) for nbytes in (32, 48)),
+    _number("ANY_WORDS", 8, SMALL),
+    *(_number("WORD_LEAST_RUN", nbytes, ("five axes u8", "drawn any u8")) for nbytes in (32, 64)),
     *(Variant(f"ANY_BLOCKS = {n}", SMALL, {"ANY_BLOCKS": {1: n, 2: n, 4: n}}) for n in (4, 8)),
     _number("BOX_SHARED_BYTES", 16384, BOXES),
     _number("BOX_WORDS_MOST", 0, WORD_BOXES),

@@ -40,16 +40,17 @@
 // Where a tile is padded, all its shared memory is filled with the pad first; places outside the bounds are not read.
 //
 // Macros: those of move.cuh, GPL_READ_BYTES, GPL_WRITE_BYTES, GPL_ALIGN (1, or 32 in some moves of full tiles).
-// Numbers: GPL_SHARED_BYTES (17 / 16 of the largest tile), GPL_FULL_A, GPL_FULL_B (of a full tile, in elements), GPL_BLOCKS
+// Numbers: GPL_WORDS_AT_ONCE (pieces of 4 bytes), GPL_SHARED_BYTES (17 / 16 of the largest tile), GPL_FULL_A, GPL_FULL_B (of a full tile, in elements), GPL_BLOCKS
 // (of a multiprocessor, for which registers leave room).
 #if !defined(GPL_READ_BYTES) || !defined(GPL_WRITE_BYTES) || !defined(GPL_SHARED_BYTES) || !defined(GPL_FULL_A) || \
-    !defined(GPL_FULL_B) || !defined(GPL_ALIGN) || !defined(GPL_BLOCKS)
-#error "tile_any.cu needs GPL_READ_BYTES, GPL_WRITE_BYTES, GPL_SHARED_BYTES, GPL_FULL_A, GPL_FULL_B, GPL_ALIGN and GPL_BLOCKS"
+    !defined(GPL_FULL_B) || !defined(GPL_ALIGN) || !defined(GPL_BLOCKS) || !defined(GPL_WORDS_AT_ONCE)
+#error "tile_any.cu needs GPL_READ_BYTES, GPL_WRITE_BYTES, GPL_WORDS_AT_ONCE, GPL_SHARED_BYTES, GPL_FULL_A, GPL_FULL_B, GPL_ALIGN and GPL_BLOCKS"
 #endif
 #include "move.cuh"
 
-// Pieces that a thread loads before it stores the first: 16 to 64 bytes.
-#define GPL_BATCH(bytes) (GPL_PARAMETERS && GPL_CODE_BYTES == 8 ? 2 : (bytes) == 16 || GPL_PARAMETERS ? 4 : (bytes) >= 4 ? 8 : 16)
+// Pieces that a thread loads before it stores the first: 16 to 64 bytes.  A tile of 16 KB has 16 words of 4 bytes for a thread.
+#define GPL_MOST_PIECES(bytes) ((bytes) == 16 ? 4 : (bytes) == 8 ? 8 : (bytes) == 4 ? GPL_WORDS_AT_ONCE : 16)
+#define GPL_BATCH(bytes) (GPL_PARAMETERS && GPL_CODE_BYTES == 8 ? 2 : GPL_PARAMETERS ? 4 : GPL_MOST_PIECES(bytes))
 
 struct GplFlexible {
   GplPlace first;                    // of its first element
@@ -238,8 +239,8 @@ __device__ __forceinline__ GplChunk<BYTES> gpl_piece_inside(GplChunk<BYTES> piec
   return gpl_computed_chunk<BYTES>(piece, row, b, GPL_NO_END, move);
 }
 
-// The next N pieces of a thread, or the first `left` of them.
-template <bool READS, GplOrder ORDER, bool WORDS, bool ALL, unsigned N, class Element>
+// The next N pieces of a thread, or the first `left` of them.  MOST: only the last may be missing.
+template <bool READS, GplOrder ORDER, bool WORDS, bool MOST, unsigned N, class Element>
 __device__ __forceinline__ void gpl_some(Element*& memory, unsigned& spot, unsigned left, unsigned char* shared, GplShare& share,
                                          const GplFlexible& tile, const GplMove& move) {
   constexpr int BYTES = READS ? GPL_READ_BYTES : GPL_WRITE_BYTES;
@@ -249,15 +250,15 @@ __device__ __forceinline__ void gpl_some(Element*& memory, unsigned& spot, unsig
   if constexpr (READS) {
 #pragma unroll
     for (unsigned k = 0; k < N; ++k)
-      if (ALL || k < left) piece[k].word = gpl_fetch<BYTES>(memory + k * (long long)step);
+      if ((MOST && k + 1 < N) || k < left) piece[k].word = gpl_fetch<BYTES>(memory + k * (long long)step);
   }
 #pragma unroll
   for (unsigned k = 0; k < N; ++k, spot = gpl_onward<ORDER>(spot, spot_step, share.turn))
-    if (ALL || k < left) gpl_exchange<READS, ORDER, WORDS>(piece[k], shared, spot, share);
+    if ((MOST && k + 1 < N) || k < left) gpl_exchange<READS, ORDER, WORDS>(piece[k], shared, spot, share);
   if constexpr (!READS) {
 #pragma unroll
     for (unsigned k = 0; k < N; ++k)
-      if (ALL || k < left) gpl_put<BYTES>(memory + k * (long long)step, gpl_piece_inside(piece[k], share, k, tile, move).word);
+      if ((MOST && k + 1 < N) || k < left) gpl_put<BYTES>(memory + k * (long long)step, gpl_piece_inside(piece[k], share, k, tile, move).word);
   }
   memory += N * (long long)step;
   share.row += N * share.row_step, share.minor += N * share.minor_step;
@@ -266,10 +267,17 @@ __device__ __forceinline__ void gpl_some(Element*& memory, unsigned& spot, unsig
 template <bool READS, GplOrder ORDER, bool WORDS, class Element>
 __device__ __forceinline__ void gpl_row(Element* memory, unsigned spot, unsigned char* shared, GplShare share, const GplFlexible& tile,
                                         const GplMove& move) {
-  constexpr unsigned batch = GPL_BATCH(READS ? GPL_READ_BYTES : GPL_WRITE_BYTES);
+  constexpr int BYTES = READS ? GPL_READ_BYTES : GPL_WRITE_BYTES;
+  // More words would not be under way: they are written, or each takes turns for all its elements, which takes registers.
+  constexpr bool few = BYTES == 4 && (!READS || (ORDER == GPL_TURNS && BYTES > GPL_ELEMENT_BYTES));
+  constexpr unsigned most = GPL_BATCH(BYTES), batch = few && most > 8 ? 8 : most;
   unsigned left = share.count;
 #pragma unroll 1
-  for (; left >= batch; left -= batch) gpl_some<READS, ORDER, WORDS, true, batch>(memory, spot, left, shared, share, tile, move);
+  for (; left + 1 >= batch; left -= batch) gpl_some<READS, ORDER, WORDS, true, batch>(memory, spot, left, shared, share, tile, move);
+  if (batch > 8 && left + 1 >= batch / 2) {                       // a last batch that is half full, or more
+    gpl_some<READS, ORDER, WORDS, true, batch / 2>(memory, spot, left, shared, share, tile, move);
+    left -= batch / 2;
+  }
 #pragma unroll 1
   for (; (int)left > 0; left -= 4) gpl_some<READS, ORDER, WORDS, false, 4>(memory, spot, left, shared, share, tile, move);
 }

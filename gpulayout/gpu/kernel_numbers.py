@@ -27,6 +27,7 @@ FIXED_TILES = {1: (128, 128), 2: (64, 64), 4: (64, 64), 8: (32, 64), 16: (16, 32
 FULL_TILES = {4: (64, 64), 8: (32, 64), 16: (16, 64)}
 ANY_TILE_BYTES = 16384
 ANY_SHARED_BYTES = ANY_TILE_BYTES // 16 * 17
+ANY_WORDS = 16  # pieces of 4 bytes that a thread reads before it stores the first: all of a tile
 
 ALIGN = SECTOR  # bytes: in the target, rows of tiles of tile_words.cu and of full tiles begin at multiples of this
 
@@ -35,7 +36,7 @@ ALIGN = SECTOR  # bytes: in the target, rows of tiles of tile_words.cu and of fu
 WORD_BLOCKS = 5
 ANY_BLOCKS = {1: 6, 2: 8, 4: 4}
 
-WORD_LEAST_RUN = 64  # bytes of runs from which small elements that begin anywhere move in tiles of words
+WORD_LEAST_RUN = 56  # bytes: with shorter runs, tiles of words leave too many of the 32 lanes of a row idle
 WORD_GROUP = 4  # rows of a thread that tile_words.cu reads together where a tile lacks rows
 WORD_TILE_B = 128  # tile_words.cu: elements of a tile along b; along a, a row of shared memory has a word per lane
 
@@ -105,6 +106,7 @@ FILES: dict[str, dict[str, _Number]] = {
     "tile_any.cu": {
         "SHARED_BYTES": ANY_SHARED_BYTES,
         "BLOCKS": ANY_BLOCKS,
+        "WORDS_AT_ONCE": ANY_WORDS,
         "FULL_A": {width: along_a for width, (along_a, _) in FULL_TILES.items()},
         "FULL_B": {width: along_b for width, (_, along_b) in FULL_TILES.items()},
     },
@@ -143,6 +145,7 @@ def defines(file_name: str) -> str:
     >>> print(defines("tile_any.cu"), end="")
     #define GPL_SHARED_BYTES 17408
     #define GPL_BLOCKS (GPL_ELEMENT_BYTES == 1 ? 6 : GPL_ELEMENT_BYTES == 2 ? 8 : 4)
+    #define GPL_WORDS_AT_ONCE 16
     #define GPL_FULL_A (GPL_ELEMENT_BYTES == 4 ? 64 : GPL_ELEMENT_BYTES == 8 ? 32 : 16)
     #define GPL_FULL_B (GPL_ELEMENT_BYTES == 4 ? 64 : GPL_ELEMENT_BYTES == 8 ? 64 : 64)
     """

@@ -39,7 +39,7 @@ INSTANCES = {
     "2-D u8, odd": (transposed(1, (32749, 8191), (1, 0)), WORDS),
     "2-D u8, whole words": (transposed(1, (8204, 4100), (1, 0)), WORDS),
     "2-D u8, to odd": (transposed(1, (8191, 8192), (1, 0)), WORDS),
-    "2-D u8, short": (transposed(1, (8191, 63), (1, 0)), ANY),
+    "2-D u8, short": (transposed(1, (8191, 47), (1, 0)), ANY),
     "batched bf16, odd": (transposed(2, (100, 333, 77), (0, 2, 1)), WORDS),
     "points to coordinates": (transposed(4, (50_000_000, 3), (1, 0)), CHANNELS),
     "coordinates to points": (transposed(4, (3, 50_000_000), (1, 0)), CHANNELS),

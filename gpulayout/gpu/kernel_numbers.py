@@ -43,6 +43,7 @@ WORD_TILE_B = 128  # tile_words.cu: elements of a tile along b; along a, a row o
 # tile_nd.cu: factors of the sums in its table, boxes of a block, bytes of its table and a box, bytes of an entry, and
 # element bytes -> rows that a thread moves at once
 BOX_FACTORS, BOX_STEPS, BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 128, 4, 24064, 16
+BOX_ALONG_TARGET = 0  # 1 if a block's boxes are those that follow each other in the target, which FAR_BOXES keeps apart
 BOX_ROWS = {1: 8, 2: 8, 4: 8, 8: 4, 16: 2}
 FEW_ROWS = 2  # the same for steps with parameters
 # On Hopper and Blackwell: boxes on their way to shared memory while another one is written from there, bytes from one

@@ -9,12 +9,14 @@ import pytest
 
 from gpulayout.gpu.kernel_numbers import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_SHARED_BYTES, BOX_STEPS, LANES
 from gpulayout.gpu.many_axes import plan as many_axes_plan
+from gpulayout.gpu.many_axes.neighbours import neighbours
 from gpulayout.gpu.many_axes.plan import best_box, boxes_of_a_block
-from gpulayout.gpu.many_axes.shared_box import MAX_BOX_AXES, boxes, cut_axes, runs
+from gpulayout.gpu.many_axes.shared_box import MAX_BOX_AXES, BoxLoops, SharedBox, boxes, cut_axes, runs
 from gpulayout.gpu.many_axes.warp_lanes import MAX_CHECK_BITS, UNCUT, box_side, check_bits, factor_count
 from gpulayout.gpu.tile import flexible_tile, shared_elements
 from gpulayout.moves.move import Axis
 from tests.support.kernel_cases import Case, backwards, many_axes, move_of, transposed
+from tests.support.kernel_runs import written
 from tests.support.random_moves import drawn
 
 
@@ -240,6 +242,39 @@ def test_the_boxes_of_all_blocks_are_all_boxes(far, total):
             )
 
         assert offsets(left, steps) == offsets(axes, [(0, 0)])
+
+
+def loops_of(cut, outer):
+    """Loops over boxes: two axes with the size of their pieces, and others."""
+    axes, tile = zip(*cut)
+    return BoxLoops(
+        SharedBox((), (), (), 1, 1, 1),
+        list(axes),
+        tuple(-(-axis.extent // size) for axis, size in cut),
+        tile,
+        outer,
+    )
+
+
+def test_neighbours_follow_each_other_in_the_target():
+    """Pieces of a cut axis may be neighbours too, unless one of them is not whole."""
+    far, near = (Axis(640, 640, 7, 5000), 1), (Axis(12, 12, 100, 4), 3)
+    left, steps = neighbours(loops_of([far, near], [Axis(2, 2, 9, 900)]), 4)
+    assert steps == [(0, 0), (300, 12), (600, 24), (900, 36)]
+    assert (left.counts, left.tile, left.outer, left.boxes) == ((640, 1), (1, 1), [Axis(2, 2, 9, 900)], 1280)
+    for rest in (Axis(11, 11, 100, 4), Axis(12, 11, 100, 4)):
+        left, steps = neighbours(loops_of([far, (rest, 3)], [Axis(2, 2, 9, 900)]), 4)
+        assert steps == [(0, 0), (9, 900), (7, 5000), (16, 5900)] and left.cut[1] == rest and left.counts == (320, 4)
+    assert neighbours(loops_of([far, near], []), 1) == (loops_of([far, near], []), [(0, 0)])
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("width", (1, 2, 4, 8, 16))
+def test_blocks_of_neighbours_write_the_reference_bytes(width):
+    with mock.patch.object(many_axes_plan, "BOX_ALONG_TARGET", 1):
+        for case in many_axes(width):
+            if case.blocks == 1:
+                assert written(case) == case.expected(), case.name
 
 
 @pytest.mark.parametrize("width, boxes_of_each", ((1, 2), (4, 4), (16, 4)))

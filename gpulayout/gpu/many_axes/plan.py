@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from gpulayout.gpu.change import Change
 from gpulayout.gpu.element_width import MoveWork
-from gpulayout.gpu.kernel_numbers import BOX_STEPS, FAR_BOXES, WORD
+from gpulayout.gpu.kernel_numbers import BOX_ALONG_TARGET, BOX_STEPS, FAR_BOXES, WORD
 from gpulayout.gpu.launch import MAX_STRUCT_BYTES, KernelPlan, bits_of, tile_kernel
 from gpulayout.gpu.many_axes.bank_spacing import Walks, box_walks
+from gpulayout.gpu.many_axes.neighbours import neighbours
 from gpulayout.gpu.many_axes.shared_box import RunAccess, SharedBox, box_launch, box_loops, boxes, runs
 from gpulayout.gpu.many_axes.warp_lanes import box_side
 from gpulayout.gpu.many_axes.word_runs import words_plan
@@ -98,8 +99,11 @@ def _box_plan(work: MoveWork, walks: Walks, why: str) -> KernelPlan:
     width, box, both = work.width, walks.box, (walks.read, walks.write)
     loops, steps = box_loops(work.axes, box), [(0, 0)]
     if not work.varies:  # else parameters may change from box to box
-        outer, steps = boxes_of_a_block(loops.outer, loops.boxes)
-        loops = loops._replace(outer=outer)
+        if BOX_ALONG_TARGET:
+            loops, steps = neighbours(loops, loops.boxes // BLOCKS)
+        else:
+            outer, steps = boxes_of_a_block(loops.outer, loops.boxes)
+            loops = loops._replace(outer=outer)
     read, write = (
         RunAccess(run, len(walk.apart) * width, run, walk.lane_count)
         for run, walk in zip((box.source_run, box.target_run), both)

@@ -69,6 +69,14 @@ MOVES = {
     "5^12 u8": Move("u8[" + ",".join("5" * 12) + "]", "{" + ",".join(map(str, range(12))) + "}"),
     "short f16": Move("f16[65536,100,6]", "{0,1,2}"),
     "short f32": Move("f32[32,15,15,15,15,32]", "{0,1,2,3,4,5}"),
+    "short f32, 16": Move("f32[16,16,16,16,16,16]", "{0,1,2,3,4,5}"),
+    "short u8": Move("u8[64,60,60,20,64]", "{0,1,2,3,4}"),
+    "tile f32, long": Move("f32[43408,1216]", "{0,1}"),
+    "tile f32, wide": Move("f32[1216,43408]", "{0,1}"),
+    "tile f32, flat one way": Move("f32[262144,256]", "{0,1}"),
+    "tile f32, flat the other way": Move("f32[256,262144]", "{0,1}"),
+    "tile f32, three axes": Move("f32[2320,59,384]", "{0,1,2}"),
+    "tile f32, tiny": Move("f32[512,512]", "{0,1}"),
     "images f16": Move("f16[256,2048,49]", "{1,2,0}"),
     "channels f16": Move("f16[256,49,2048]", "{1,2,0}"),
     "drawn words u8": Move("u8[117,18,93,31,45]", "{0,4,3,1,2}"),
@@ -92,7 +100,8 @@ MOVES = {
     "packed u4, odd": Move("u4[16385,32771]{1,0:E(4)}", "{0,1:E(4)}"),
 }
 COPIES = ("copy", "rows f16, 256 bytes", "rows f32, 60 bytes")
-TILES = tuple(name for name in MOVES if name.startswith("tile "))
+TILES = tuple(name for name in MOVES if name.startswith("tile ") and "tiny" not in name)
+STACKS = ("short f32", "short f32, 16", "short u8")
 ANY = ("odd f32", "odd f64", "five axes u8")
 WORDS = ("odd u8", "odd f16", "drawn words u8", "drawn words u16")
 ALIGNED = ("odd u8", "odd f16", "odd f32", "drawn words u16")  # their rows begin at sectors, by more than one tile
@@ -156,7 +165,7 @@ VARIANTS = (
     Variant(AGAIN, tuple(MOVES)),
     *(_number("ITEMS", count, COPIES) for count in (1, 2, 8)),
     *(_number("SHIFTED_ITEMS", count, ("copy, shifted",)) for count in (1, 4)),
-    *(_tile(*tile) for tile in ((2, 64, 128), (2, 128, 64), (2, 128, 128), (4, 32, 64), (4, 64, 32), (4, 64, 128))),
+    *(_tile(*tile) for tile in ((2, 64, 128), (2, 64, 64), (2, 128, 128), (4, 32, 64), (4, 64, 32), (4, 64, 128))),
     *(_tile(*tile) for tile in ((8, 32, 32), (8, 64, 64), (16, 16, 64), (16, 32, 32))),
     _number("ANY_TILE_BYTES", 32768, ANY),  # 8192 reads at odd addresses
     Variant("FULL_TILES[4] = 32 x 64", ("odd f32",), {"FULL_TILES": FULL_TILES | {4: (32, 64)}}),
@@ -187,7 +196,10 @@ VARIANTS = (
         "TURN_SKIP = 1, half the words", ("packed u4, odd",), {"TURN_SKIP": 1, "TURN_ANY_WORDS": {1: 1, 2: 1, 4: 2}}
     ),
     Variant("FIXED_TILES[4] = 32 x 32", ("tile f32", "short f32"), {"FIXED_TILES": FIXED_TILES | {4: (32, 32)}}),
-    Variant("FIXED_TILES[4] = 32 x 64, short", ("short f32",), {"FIXED_TILES": FIXED_TILES | {4: (32, 64)}}),
+    _number("LEAST_TILE_RUN", 1024, STACKS),  # no side is halved
+    _number("FEW_BLOCKS", 0, ("tile f32, tiny",)),
+    _number("MOST_PAGES", 1 << 32, ("tile f32, three axes",)),
+    _number("FLAT_GRID", 8, ("tile f32, long", "tile f32, flat one way")),
     _order("blocks along a", "number = layer * (A * B) + rest % A * B + rest / A;"),
     _order(
         "blocks in groups of 8 along a",

@@ -57,7 +57,7 @@ struct GplAxis {
   gpl_uint bound, source_stride, target_stride;
 };
 
-// How the chunks of a thread in rows.cu lie: along one axis, a fixed step apart.
+// How the chunks of a thread in rows.cu, or the matrices of a tile in tile.cu lie: along one axis, a fixed step apart.
 struct GplSteps {
   gpl_uint along;                     // the axis; 0 for the chunks of a row
   gpl_uint places, bound;             // how many places it has, and how many inside the bound; chunks for axis 0
@@ -76,8 +76,6 @@ struct GplSteps {
 //                   axis 1 to the next; 0 if there are gaps
 //   bits_turn,      target_step: words from one row of a block to        source_step: the same in the source
 //   bits_turn_wide  the next in the target
-//   tile            ragged: 1 if places are padded, or a bound or an
-//                   extent may lie inside a chunk; else 0
 //   tile_any        depth: matrices of a stack in one tile, or 0         pitch: elements between rows of a tile in shared
 //                                                                        memory
 struct __align__(16) GplMove {
@@ -87,7 +85,7 @@ struct __align__(16) GplMove {
 #endif
   unsigned int pad[4];     // the pad's bytes, repeated to 16
   gpl_uint total;          // work items of the launch; each kernel defines its items
-  union { gpl_uint head, ragged, target_step, depth, lower; };  // the first word
+  union { gpl_uint head, target_step, depth, lower; };    // the first word
   union { gpl_uint pitch, first_slot, source_step; };           // the second word
   gpl_uint low, high;      // the source's memory, in elements relative to its first: the lowest, and one past the highest
   GplDivisor count[2];     // items along the first two axes, for kernels that cut them into pieces

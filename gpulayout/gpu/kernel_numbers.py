@@ -19,8 +19,16 @@ CHANGED_ITEMS = 8  # chunks of a thread of copy.cu and rows.cu whose elements ch
 MOST_WRITTEN, MOST_READ = 16, 32  # bits.cu: bytes of a thread, in the target and in the source
 SHIFTED_ITEMS = 2  # chunks of a thread of copy.cu and rows.cu if each is assembled from several reads
 
-# tile.cu: element bytes -> (along a, along b).  128 bytes or more both ways, 8 to 16 KB of shared memory.
-FIXED_TILES = {1: (128, 128), 2: (64, 64), 4: (64, 64), 8: (32, 64), 16: (16, 32)}
+# tile.cu: element bytes -> (along a, along b).  128 bytes or more both ways, 8 to 16 KB of shared memory.  Tiles of
+# short axes have several matrices instead, with runs of this many bytes at least.
+FIXED_TILES = {1: (128, 128), 2: (128, 64), 4: (64, 64), 8: (32, 64), 16: (16, 32)}
+LEAST_TILE_RUN = 64
+
+# tile.cu: with fewer blocks than one for each of 132 multiprocessors, tiles are smaller.  Blocks run first along b;
+# along a last where the blocks that are resident on such a device would write to more pages of 2 MB than this; along a
+# first where the tiles along b are so many times those along a, which no device has wanted so far.
+FEW_BLOCKS, RESIDENT_BLOCKS, MOST_PAGES, FLAT_GRID = 132, 1056, 32, 1 << 32
+B_FIRST, A_FIRST, A_LAST = 0, 1, 2
 
 # tile_any.cu: its tiles without divisions, for single elements, as above; the bytes of its largest tile, and of its
 # shared memory, a sixteenth more for the pitch.
@@ -100,10 +108,7 @@ FILES: dict[str, dict[str, _Number]] = {
     "bits_turn_any.cu": {"MOST_ACROSS": THREADS // min(BLOCKS_ALONG)},
     "copy.cu": {"ALIGNED_ITEMS": ITEMS, "SHIFTED_ITEMS": SHIFTED_ITEMS, "CHANGED_ITEMS": CHANGED_ITEMS},
     "rows.cu": {"ALIGNED_ITEMS": ITEMS, "SHIFTED_ITEMS": SHIFTED_ITEMS, "CHANGED_ITEMS": CHANGED_ITEMS},
-    "tile.cu": {
-        "TILE_A": {width: along_a for width, (along_a, _) in FIXED_TILES.items()},
-        "TILE_B": {width: along_b for width, (_, along_b) in FIXED_TILES.items()},
-    },
+    "tile.cu": {"A_FIRST": A_FIRST, "A_LAST": A_LAST},
     "tile_any.cu": {
         "SHARED_BYTES": ANY_SHARED_BYTES,
         "BLOCKS": ANY_BLOCKS,

@@ -116,7 +116,7 @@ class MoveFields(NamedTuple):
 
     total: int
     counts: tuple[int, int] = (1, 1)
-    tile: tuple[int, int] | None = None
+    tile: tuple[int, ...] | None = None
     steps: ThreadSteps | None = None
     looped: Sequence[Axis] = ()
     first: int = 0

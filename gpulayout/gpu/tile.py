@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpulayout.gpu.element_width import SIDE_NAMES, SOURCE, TARGET, VECTOR_BYTES, MoveWork, at_a_time
+from gpulayout.gpu.fixed_tile import fixed_plan
 from gpulayout.gpu.kernel_numbers import (
     ALIGN,
     ANY_SHARED_BYTES,
     ANY_TILE_BYTES,
-    FIXED_TILES,
     FULL_TILES,
     LANES,
     SECTOR,
@@ -26,7 +26,6 @@ from gpulayout.moves.move import Axis
 _WORD = 4  # bytes; smaller elements go through shared memory in words if possible
 _SHORT_RUN = 64  # elements; an axis of up to this extent is whole in every tile
 _LEAST_ELEMENTS = 2560  # with fewer, 10 for a thread, a tile of words takes more instructions than one of any size
-_TILE = tile_kernel("tile.cu", "gpl_tile_vector")
 _TILE_ANY = tile_kernel("tile_any.cu", "gpl_tile_any")
 _TILE_WORDS = tile_kernel("tile_words.cu", "gpl_tile_words")
 _LONG_RUN = 512  # bytes of a tile's rows, from which partly written sectors cost less than aligning them
@@ -42,14 +41,7 @@ def tile_plan(work: MoveWork) -> KernelPlan | None:
     change = work.change
     if change and change.is_any(b) and work.width < _WORD and not change.is_only(b, work.axes):
         return _flexible(work, "elements have parameters of their own, which take registers")
-    tile_a, tile_b = FIXED_TILES[work.width]
-    # each extent must fill at least half of the fixed tiles that it is cut into
-    if any(2 * extent < _up(extent, size) for extent, size in ((a.extent, tile_a), (b.extent, tile_b))):
-        return _flexible(work, f"extents {a.extent} and {b.extent} fill too little of the fixed tile")
-    # a tile may have places of pad, or chunks of 16 bytes that are cut by a bound or an extent
-    per_chunk = VECTOR_BYTES // work.width
-    ragged = any(axis.is_padded for axis in work.axes) or bool(a.bound % per_chunk or b.extent % per_chunk)
-    return _tiles(work, _TILE, VECTOR_BYTES, (tile_b, tile_a), tile_a, ragged=ragged)
+    return fixed_plan(work) or _flexible(work, f"extents {a.extent} and {b.extent} fill too little of the fixed tile")
 
 
 def _words(work: MoveWork, why: str) -> KernelPlan | None:
@@ -195,12 +187,11 @@ def _tiles(
     pitch: int,
     variant: Macros = (),
     lead: int = 0,
-    ragged: bool = False,
 ) -> KernelPlan:
     """The plan.  The first tiles may begin up to `lead` places before b = 0."""
     counts = (math.ceil((work.axes[0].extent + lead) / tile[0]), math.ceil(work.axes[1].extent / tile[1]))
     total = math.prod(counts) * math.prod(axis.extent for axis in work.axes[2:])
-    fields = MoveFields(total, counts, tile, first=ragged, second=pitch)
+    fields = MoveFields(total, counts, tile, second=pitch)
     return planned(work, kernel, vector, total, fields, variant=variant)
 
 

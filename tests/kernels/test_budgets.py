@@ -57,7 +57,9 @@ BUDGETS = [
     ("tile_words.cu", turned(1, 1021, 1019), 12, 1),
     ("tile_words.cu", turned(1, 10, 300, 301), 16, 1),
     ("tile_words.cu", turned(2, 639, 833), 16, 1),
-    ("tile_nd.cu", reversed_axes(4, *[16] * 4), 24, 1),
+    ("tile.cu", reversed_axes(4, *[16] * 4), 9, 1),  # 16 matrices in a tile
+    ("tile.cu", reversed_axes(4, 32, 15, 12, 32), 9, 1),
+    ("tile.cu", turned(2, 768, 768), 5, 1),
     ("tile_nd.cu", reversed_axes(4, 8, *[16] * 4), 24, 1),
     ("tile_nd.cu", reversed_axes(4, *[8] * 6), 24, 1),
     ("tile_nd.cu", reversed_axes(4, *[2] * 22), 24, 16),
@@ -101,7 +103,7 @@ def test_other_architectures_take_about_as_many(architecture):
 
 
 def test_a_division_for_every_element_is_seen():
-    case, right = reversed_axes(4, *[16] * 4), "gpl_at(from, entry[i].offset)"
+    case, right = reversed_axes(4, 8, *[16] * 4), "gpl_at(from, entry[i].offset)"
     divided = "gpl_divide(gpl_divide((unsigned)entry[i].offset, nd.part[0].low), nd.part[1].low)"
     wrong = right.replace(".offset", f".offset + ({divided} & nd.boxes >> 8)")  # + 0
     assert right in kernel_text("tile_nd.cu")

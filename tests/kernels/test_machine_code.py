@@ -71,8 +71,8 @@ def test_index_conversions_are_right(architecture):
     [
         (
             "tile",
-            "#define GPL_COLUMNS (GPL_TILE_B / GPL_N)",
-            "#define GPL_COLUMNS (GPL_TILE_B / GPL_N - 8)",
+            "GPL_TURNS; ++k) {",
+            "GPL_TURNS - 1; ++k) {",
             "wrong bytes",
         ),
         ("copy", "if (tail < move.total)", "if (tail <= move.total)", "outside the buffers"),

@@ -25,7 +25,7 @@ from tests.support.cast_kernels import TYPES, arithmetic_of
 from tests.support.convert_cases import CASES, ConvertCase
 from tests.support.effort import ALL
 from tests.support.executors import with_operands
-from tests.support.kernel_cases import BLOCK, FILES
+from tests.support.kernel_cases import BLOCK, FILES, tile_macros
 from tests.support.sass.launches import run
 from tests.support.simt import host_module, runner, toolchain
 from tests.support.simt.sparse import sparse_bytes
@@ -174,6 +174,8 @@ def fitting(file, arithmetic, bits):
     width = given["GPL_ELEMENT_BYTES"]
     if "GPL_LOAD_BYTES" in given:
         given["GPL_LOAD_BYTES"] = max(4, width)
+    if file == "tile.cu":
+        given |= tile_macros(width)[0]
     if file in ("tile_any.cu", "tile_nd.cu"):
         given |= {"GPL_READ_BYTES": max(width, 4), "GPL_WRITE_BYTES": width}
     if file == "tile_any.cu":

@@ -71,8 +71,8 @@ TWINS = [
     (
         "tsan_grid",
         "tile",
-        "move.count[1].value) * GPL_TILE_A",
-        "move.count[1].value) * (GPL_TILE_A - GPL_N)",
+        "third : second) * GPL_TILE_A",
+        "third : second) * (GPL_TILE_A - GPL_N)",
         "data race",
     ),
     ("tsan_grid", "odd tile", "* move.tile[0].value;", "* (move.tile[0].value - 1);", "data race"),
@@ -112,9 +112,9 @@ TWINS = [
     ("asan_ubsan", "tile", "down < below && ", "", "heap-buffer-overflow"),
     ("asan_ubsan", "tile", "right + GPL_N <= beside", "right < beside", "heap-buffer-overflow"),
     ("asan_ubsan", "tile", "&& a + GPL_N <= move.axis[1].bound", "", "heap-buffer-overflow"),
-    ("asan_ubsan", "tile", "if (rows > (COUNT - 1) * GPL_ROWS_PER_LOAD)", "if (rows > 0)", "heap-buffer-overflow"),
+    ("asan_ubsan", "tile", "if (rest > (COUNT / STEP - 1) * EACH)", "if (rest > 0)", "heap-buffer-overflow"),
     ("asan_ubsan", "tile", "if (a < bound) element", "if (a < bound + GPL_N) element", "heap-buffer-overflow"),
-    ("asan_ubsan", "tile", "[GPL_TILE_B * GPL_CHUNKS]", "[GPL_TILE_B * GPL_CHUNKS - 1]", ""),
+    ("asan_ubsan", "tile", "[GPL_ROWS * GPL_CHUNKS]", "[GPL_ROWS * GPL_CHUNKS - 1]", ""),
     (
         "asan_ubsan",
         "odd tile",

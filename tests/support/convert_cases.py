@@ -16,7 +16,7 @@ from gpulayout.moves.move import Axis
 from gpulayout.moves.pieces import Piece
 from tests import reference_arithmetic as model
 from tests.support.cast_kernels import FORMS
-from tests.support.kernel_cases import BLOCK, forced_bits
+from tests.support.kernel_cases import BLOCK, forced_bits, forced_tiles
 from tests.support.simt.record import FRESH, Buffer, Record, Struct
 
 
@@ -145,7 +145,7 @@ class ConvertCase:
     @functools.cached_property
     def plan(self):
         (piece,), _ = launch_pieces((Piece(self.move),))
-        with forced_bits(self.bits):
+        with forced_bits(self.bits), forced_tiles():
             return choose_kernel.kernel_plan.__wrapped__(piece.move, *self.phases)
 
     def record(self, text=None, **changes):

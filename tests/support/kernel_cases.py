@@ -14,9 +14,10 @@ from unittest import mock
 import numpy as np
 
 import gpulayout as gl
-from gpulayout.gpu import choose_kernel, index_launch, launch
+from gpulayout.gpu import choose_kernel, fixed_tile, index_launch, launch
 from gpulayout.gpu.channels import chunk_pixels
-from gpulayout.gpu.kernel_numbers import FIXED_TILES
+from gpulayout.gpu.fixed_tile import least_places, least_side
+from gpulayout.gpu.kernel_numbers import A_FIRST, A_LAST, B_FIRST, FEW_BLOCKS, FIXED_TILES
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.many_axes import plan as many_axes_plan
 from gpulayout.moves import index_program
@@ -61,6 +62,11 @@ def forced_bits(bits):
     return _Both(*patches)
 
 
+def forced_tiles(order=B_FIRST, is_few=False):
+    """Within this context blocks of tile.cu run in this order, and its tiles are those of large launches or of few."""
+    return mock.patch.multiple(fixed_tile, FEW_BLOCKS=FEW_BLOCKS * is_few, blocks_order=lambda *_: order)
+
+
 def forced_part(low_digits):
     """Within this context index conversion splits 64-bit indices after this many digits; after 0, digits are 64-bit."""
     return mock.patch.object(index_launch, "low_part", lambda extents: low_digits)
@@ -84,6 +90,8 @@ class Case:
     """A move between two addresses that are `source_phase` and `target_phase` bytes past a multiple of 16.
 
     blocks   blocks of a many-axes tile that must remain if each moves several boxes; None: as many as in real plans
+    order    the order of the blocks of tile.cu
+    is_few   whether a launch of few blocks has smaller tiles, as in real plans; else it stands for a larger one
     """
 
     name: str
@@ -92,11 +100,17 @@ class Case:
     target_phase: int = 0
     bits: int = 32
     blocks: int | None = None
+    order: int = B_FIRST
+    is_few: bool = False
 
     @functools.cached_property
     def plan(self):
         blocks = many_axes_plan.BLOCKS if self.blocks is None else self.blocks
-        with forced_bits(self.bits), mock.patch.object(many_axes_plan, "BLOCKS", blocks):
+        with (
+            forced_bits(self.bits),
+            forced_tiles(self.order, self.is_few),
+            mock.patch.object(many_axes_plan, "BLOCKS", blocks),
+        ):
             return choose_kernel.kernel_plan.__wrapped__(self.move, self.source_phase, self.target_phase)
 
     @functools.cached_property
@@ -219,7 +233,42 @@ def tiles(width):
             (a + padded * 3, a, 1, wide_b),
             (2 + padded, 2, -wide_a * (b + 1), wide_b * (a + 3)),
         ]
-        yield Case(f"tile {a} x {b}{' padded' * padded}", move_of(width, axes))
+        yield Case(
+            f"tile {a} x {b}{' padded' * padded}", move_of(width, axes), order=(B_FIRST, A_FIRST, A_LAST)[da % 3]
+        )
+    yield from stacks(width)
+    a, b = tile_a + n, tile_b + 3 * n
+    yield Case("few tiles", move_of(width, [(b, b, a, 1), (a, a, 1, b)]), is_few=True)
+
+
+def stacks(width):
+    """Small matrices, several in a tile: a full tile, then sides and a last tile that are cut."""
+    (tile_a, tile_b), n, least = FIXED_TILES[width], 16 // width, least_side(width)
+    for half_a, half_b, order in ((0, 1, A_LAST), (1, 0, B_FIRST), (1, 1, A_FIRST), (9, 9, A_LAST)):
+        along_a, along_b = max(tile_a >> half_a, least), max(tile_b >> half_b, least)
+        depth = tile_a * tile_b // (along_a * along_b)
+        cut = along_a - n * (half_a > 0), along_b + n * (half_b == 0), 2 * depth - 1
+        for a, b, count in ((along_a, along_b, depth), cut):
+            axes = [(b, b, a, 1), (a, a, 1, b), (2, 2, a * b * count, a * b), (count, count, -a * b, 2 * a * b)]
+            yield Case(f"{count} of {a} x {b}", move_of(width, axes), order=order)
+
+
+def tile_macros(width):
+    """The macros of all tiles of tile.cu: one matrix that may be ragged, then all that are halved."""
+    tile_a, tile_b = FIXED_TILES[width]
+    least, names = least_side(width), ("GPL_TILE_A", "GPL_TILE_B", "GPL_DEPTH", "GPL_RAGGED", "GPL_ORDER")
+    sizes = [[size >> k for k in range(8) if size >> k >= least] for size in (tile_a, tile_b)]
+    tiles = [
+        (along_a, along_b, 1 << k, 0)
+        for along_a, along_b in itertools.product(*sizes)
+        for k in range(8)
+        if least_places(width) <= along_a * along_b << k <= tile_a * tile_b and (along_b << k) * width >= 128
+    ]
+    return [
+        dict(zip(names, (*tile, order)))
+        for tile in ((tile_a, tile_b, 1, 1), *tiles)
+        for order in (B_FIRST, A_FIRST, A_LAST)
+    ]
 
 
 def odd_tiles(width):

@@ -35,6 +35,9 @@ def many_axes_plan(work: MoveWork, of_two: KernelPlan | None) -> KernelPlan | No
         sizes = [min(size, axis.extent) for size, axis in zip(of_two.tile, of_two.axes)]
         shortest = min(runs(of_two.axes, [*sizes, *[1] * (len(of_two.axes) - 2)])) * work.width
         fills = math.prod(sizes) >= _FEW_PLACES or math.prod(sizes) * work.width >= _FEW_BYTES
+        places = math.prod(axis.extent for axis in of_two.axes)
+        if len(of_two.tile) > 2 and 8 * places < 5 * math.prod((*of_two.grid, *of_two.tile)):
+            shortest, fills = 0, False  # a stack of matrices of which much is idle: any box is better
     if shortest >= _RUN_BYTES and fills or len(work.axes) > _MOST_AXES:
         return of_two
     walks = best_box(work.axes, work.width, work.phases, shortest, work.change)

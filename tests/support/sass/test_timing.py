@@ -73,9 +73,16 @@ def test_a_scoreboard_is_free_when_the_last_of_its_loads_is_there():
     assert ends(lines, touched={0: 1, 1: 8}) == [2 + 8 + CHIP.shared + 4]
 
 
+def test_a_quick_result_does_not_free_the_scoreboard_of_a_slow_one():
+    lines = [("LDG", bits(2, write=3)), ("LDS", bits(2, write=3)), ("IADD3", bits(4, waits=(3,))), EXIT]
+    assert ends(lines, touched={0: sectors(0), 1: 1}) == [1 + 4 * CHIP.link + CHIP.latency + 4]
+
+
 def test_registers_of_a_store_are_awaited_until_they_are_read():
     lines = [("STS", bits(2, read=1)), ("MOV", bits(4, waits=(1,))), EXIT]
     assert ends(lines, touched={0: 4}) == [4 + CHIP.operands + 4]
+    lines[0] = "STG", bits(2, read=1)
+    assert ends(lines, touched={0: sectors(0)}) == [1 + CHIP.operands + 4]  # four sectors pass at once
 
 
 def test_shared_memory_serves_one_cycle_after_another():
@@ -99,12 +106,25 @@ def test_warps_share_the_integer_pipeline_but_not_those_of_others():
     assert ends([*both, EXIT]) == [10]
 
 
+def test_two_warps_of_a_scheduler_share_its_slots_whatever_their_pipelines():
+    lines = [("IADD3", bits(1)), ("IMAD", bits(1)), ("UIADD3", bits(1)), ("BRA", bits(1))] * 2
+    chip = dataclasses.replace(CHIP, jump=0)
+    assert ends([*lines, EXIT], 4, chip=chip)[0] < 2 * len(lines) <= ends([*lines, EXIT], 8, chip=chip)[0]
+
+
 def test_a_barrier_waits_for_the_last_warp():
     lines = [("IADD3", bits(4)), ("IADD3", bits(15)), ("BAR", bits(5)), EXIT]
     quick, slow = [(0, None), (2, None), (3, None)], [(0, None), (1, None), (2, None), (3, None)]
     chip = dataclasses.replace(CHIP, jump=0)
     (end,) = Multiprocessor(program(*lines), [[quick, slow]], 1, chip).run(1)
     assert end == 4 + 15 + chip.barrier
+
+
+def test_a_warp_goes_on_only_after_the_last_one_came():
+    lines = [("IADD3", bits(15)), ("BAR", bits(5)), ("MOV", bits(15)), EXIT]
+    quick, slow = [(1, None), (2, None), (3, None)], [(0, None), (1, None), (3, None)]
+    (end,) = Multiprocessor(program(*lines), [[quick, slow]], 1, CHIP).run(1)
+    assert end == 15 + CHIP.barrier + 15
 
 
 def test_a_warp_that_ended_holds_no_barrier():
@@ -125,6 +145,8 @@ def test_memory_is_asked_once_for_a_sector_of_a_block():
     first = 1 + 4 * chip.sector + chip.latency
     assert ends(lines, chip=chip, touched={0: sectors(0), 1: sectors(0)}) == [first + 1 + chip.hit + 4]
     assert ends(lines, chip=chip, touched={0: sectors(0), 1: sectors(8)}) == [first + first + 4]
+    half = first + 1 + 2 * chip.sector + chip.latency + 4
+    assert ends(lines, chip=chip, touched={0: sectors(0), 1: sectors(2)}) == [half]
 
 
 def test_a_sector_that_is_under_way_is_no_earlier_there_for_the_next_request():

@@ -47,11 +47,12 @@
 
 #define GPL_BATCH (GPL_PARAMETERS ? GPL_FEW_ROWS : GPL_MANY_ROWS)  // rows with parameters take more registers
 #define GPL_FEW (GPL_BATCH < 4 ? GPL_BATCH : 4)  // rows at once if an axis ends in the box
-// Rooms of shared memory, each for a box.  Devices other than Hopper and its kin have too little for a second one.
+// Rooms of shared memory, each for a box.  Devices other than Hopper and its kin have too little for a second one.  Elements that
+// go through registers are there before the box ahead of them is written, so a second room would only take memory from the cache.
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 900 || __CUDA_ARCH__ >= 1200)
 #define GPL_ROOMS 1
 #else
-#define GPL_ROOMS (GPL_AHEAD + 1)
+#define GPL_ROOMS (GPL_ARRIVES(GPL_READ_BYTES) ? GPL_AHEAD + 1 : 1)
 #endif
 #define GPL_OWN_BLOCKS (GPL_ARRIVES(GPL_READ_BYTES) ? GPL_BLOCKS : 4)  // elements that go through registers need many
 #define GPL_WARPS (GPL_THREADS / GPL_LANES)

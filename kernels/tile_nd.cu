@@ -54,6 +54,12 @@
 #else
 #define GPL_ROOMS (GPL_ARRIVES(GPL_READ_BYTES) ? GPL_AHEAD + 1 : 1)
 #endif
+// Words of 4 bytes that wait in registers, before sm_80, leave too few for where they go: 64 for a thread, and it spilled.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define GPL_LOOKS_TWICE true
+#else
+#define GPL_LOOKS_TWICE false
+#endif
 #define GPL_OWN_BLOCKS (GPL_ARRIVES(GPL_READ_BYTES) ? GPL_BLOCKS : 4)  // elements that go through registers need many
 #define GPL_WARPS (GPL_THREADS / GPL_LANES)
 typedef GplWord<GPL_READ_BYTES>::type gpl_piece;       // read at once
@@ -260,7 +266,7 @@ struct GplReader {
     }
 #pragma unroll
     for (int i = 0; i < ROWS; ++i)
-      if (ALL || i < count) arrival[i].end(to + entry[i].shared);
+      if (ALL || i < count) arrival[i].end(to + (GPL_LOOKS_TWICE ? row[i * GPL_WARPS] : entry[i]).shared);
   }
 };
 

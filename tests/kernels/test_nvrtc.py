@@ -139,10 +139,11 @@ def test_real_plans_ask_for_these_variants_only():
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("file", MOVE_FILES)
 def test_every_move_kernel_fits_every_architecture(file, architecture):
-    """All variants on Hopper, and with `ci/test --all` on the oldest and the newest architecture; on
-    the others two widths with 64-bit offsets, which take the most registers.
+    """All variants on Hopper, and with `ci/test --all` on the oldest and the newest architecture, which otherwise have
+    two widths; on the others these with 64-bit offsets.
     """
-    more = {} if architecture in (ENDS if ALL else ("sm_90",)) else {"widths": (2, 8), "bits": (64,)}
+    few = {"widths": (2, 8), "bits": (32, 64) if architecture in ENDS else (64,)}
+    more = {} if architecture in (ENDS if ALL else ("sm_90",)) else few
     for macros in variants(file, all_accesses=False, **more):
         check_budget(file, architecture, macros)
 

@@ -152,6 +152,7 @@ MUTANTS = (
     Mutant("tile_any.cu", "the rest of each row has the parameters of the first row", "tile.first.parameters, major, 1, move), move);", "tile.first.parameters, 0, 1, move), move);"),
     Mutant("tile_any.cu", "the rest of a row has the parameters of its beginning", "gpl_computed(*at, row, minor, GPL_NO_END", "gpl_computed(*at, row, 0, GPL_NO_END"),
     Mutant("tile_any.cu", "a stack of a narrower target", "gpl_put<GPL_ELEMENT_BYTES>(to, gpl_computed(*gpl_shared", "*(gpl_element*)to = (gpl_computed(*gpl_shared"),
+    Mutant("tile_any.cu", "a batch may lack two pieces", "for (; left + 1 >= batch; left", "for (; left + 2 >= batch; left"),
 
     # ---- tile_words.cu
     Mutant("tile_words.cu", "barrier removed", "  __syncthreads();\n  // The last pass", "  // The last pass"),

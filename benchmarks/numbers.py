@@ -102,13 +102,12 @@ MOVES = {
 COPIES = ("copy", "rows f16, 256 bytes", "rows f32, 60 bytes")
 TILES = tuple(name for name in MOVES if name.startswith("tile ") and "tiny" not in name)
 STACKS = ("short f32", "short f32, 16", "short u8")
-ANY = ("odd f32", "odd f64", "five axes u8")
+ANY = ("odd f32", "odd f64", "drawn any u8")
 WORDS = ("odd u8", "odd f16", "drawn words u8", "drawn words u16")
 ALIGNED = ("odd u8", "odd f16", "odd f32", "drawn words u16")  # their rows begin at sectors, by more than one tile
 SMALL = (
     "any f32, 17 wide",
     "any u8, 17 wide",
-    "five axes u8",
     "images f16",
     "channels f16",
     "drawn any u8",
@@ -178,7 +177,7 @@ VARIANTS = (
     _number("WORD_BLOCKS", 4, WORDS),
     *(_number("WORD_GROUP", count, WORDS) for count in (2, 8)),
     _number("ANY_WORDS", 8, SMALL),
-    *(_number("WORD_LEAST_RUN", nbytes, ("five axes u8", "drawn any u8")) for nbytes in (32, 64)),
+    _number("WORD_LEAST_RUN", 64, ("five axes u8",)),
     *(Variant(f"ANY_BLOCKS = {n}", SMALL, {"ANY_BLOCKS": {1: n, 2: n, 4: n}}) for n in (4, 8)),
     _number("BOX_SHARED_BYTES", 16384, BOXES),
     _number("BOX_WORDS_MOST", 0, WORD_BOXES),

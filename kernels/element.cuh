@@ -16,7 +16,7 @@
 //
 // Macros with arithmetic: GPL_SOURCE_TYPE, GPL_TARGET_TYPE (the numbers of gpl_type), GPL_SATURATE (1 if numbers that are too
 // large become the largest one), GPL_STEPS (see gpl_converted), GPL_CODE_BYTES (4; 8 if a side or the steps have 64 bits),
-// GPL_PARTS (2 for complex numbers, which are cast part by part but move as one element; else 1), GPL_PARAMETERS, GPL_VARIES.
+// GPL_COMPONENTS (2 for complex numbers, which are cast part by part but move as one element; else 1), GPL_PARAMETERS, GPL_VARIES.
 #ifndef GPL_ELEMENT_CUH
 #define GPL_ELEMENT_CUH
 
@@ -30,13 +30,13 @@ typedef GplWord<GPL_ELEMENT_BYTES>::type gpl_element;
 
 #ifdef GPL_SOURCE_TYPE
 #if !defined(GPL_TARGET_TYPE) || !defined(GPL_SATURATE) || !defined(GPL_STEPS) || !defined(GPL_CODE_BYTES) || \
-    !defined(GPL_PARTS) || !defined(GPL_PARAMETERS) || !defined(GPL_VARIES)
-#error "element.cuh needs GPL_TARGET_TYPE, GPL_SATURATE, GPL_STEPS, GPL_CODE_BYTES, GPL_PARTS, GPL_PARAMETERS and GPL_VARIES with GPL_SOURCE_TYPE"
+    !defined(GPL_COMPONENTS) || !defined(GPL_PARAMETERS) || !defined(GPL_VARIES)
+#error "element.cuh needs GPL_TARGET_TYPE, GPL_SATURATE, GPL_STEPS, GPL_CODE_BYTES, GPL_COMPONENTS, GPL_PARAMETERS and GPL_VARIES with GPL_SOURCE_TYPE"
 #endif
 #include "convert.cuh"
 #define GPL_CHANGES 1
-#define GPL_SOURCE_BYTES (GPL_PARTS * (((GPL_SOURCE_TYPE >> 5 & 127) + 7) / 8))
-#define GPL_TARGET_BYTES (GPL_PARTS * (((GPL_TARGET_TYPE >> 5 & 127) + 7) / 8))
+#define GPL_SOURCE_BYTES (GPL_COMPONENTS * (((GPL_SOURCE_TYPE >> 5 & 127) + 7) / 8))
+#define GPL_TARGET_BYTES (GPL_COMPONENTS * (((GPL_TARGET_TYPE >> 5 & 127) + 7) / 8))
 // Bytes of f8 come out of computed words, so instructions pick them; those of integers, out of conversions that pick them.
 #define GPL_TAKES_BYTES (GPL_TARGET_BYTES == 1 && (GPL_TARGET_TYPE & 7) == GPL_FLOAT)
 typedef GplWord<GPL_CODE_BYTES>::type gpl_code;
@@ -47,7 +47,7 @@ typedef GplReal<gpl_code>::type gpl_real;
 #define GPL_SOURCE_BYTES GPL_ELEMENT_BYTES
 #define GPL_TARGET_BYTES GPL_ELEMENT_BYTES
 #define GPL_CODE_BYTES 0
-#define GPL_PARTS 1
+#define GPL_COMPONENTS 1
 #define GPL_PARAMETERS 0
 #define GPL_VARIES 0
 #endif
@@ -217,26 +217,26 @@ __device__ __forceinline__ GplOperandsOf<ALL> gpl_operands(const GplParameters& 
 #if GPL_CHANGES
 // The code of a part of an element of BYTES bytes, and the element of codes.
 template <int BYTES, class Element> __device__ __forceinline__ gpl_code gpl_part(Element element, int number) {
-  if constexpr (GPL_PARTS == 1) return (gpl_code)element;
+  if constexpr (GPL_COMPONENTS == 1) return (gpl_code)element;
   else {
     union {
       Element whole;
-      typename GplWord<BYTES / GPL_PARTS>::type part[sizeof(Element) / (BYTES / GPL_PARTS)];
+      typename GplWord<BYTES / GPL_COMPONENTS>::type part[sizeof(Element) / (BYTES / GPL_COMPONENTS)];
     };
     whole = element;
     return part[number];
   }
 }
 template <class Element, int BYTES> __device__ __forceinline__ Element gpl_of_parts(const gpl_code* code) {
-  if constexpr (GPL_PARTS == 1) return (Element)*code;
+  if constexpr (GPL_COMPONENTS == 1) return (Element)*code;
   else {
     union {
       Element whole;
-      typename GplWord<BYTES / GPL_PARTS>::type part[sizeof(Element) / (BYTES / GPL_PARTS)];
+      typename GplWord<BYTES / GPL_COMPONENTS>::type part[sizeof(Element) / (BYTES / GPL_COMPONENTS)];
     };
     whole = Element{};
 #pragma unroll
-    for (int i = 0; i < GPL_PARTS; ++i) part[i] = (typename GplWord<BYTES / GPL_PARTS>::type)code[i];
+    for (int i = 0; i < GPL_COMPONENTS; ++i) part[i] = (typename GplWord<BYTES / GPL_COMPONENTS>::type)code[i];
     return whole;
   }
 }
@@ -254,9 +254,9 @@ __device__ __forceinline__ void gpl_compute(const Given (&given)[N], Made (&made
   constexpr int TOGETHER = GPL_OWN_PARAMETERS && !ALL && GPL_INDEX_BITS == 64 ? 1 : N > 4 ? 4 : N;
 #pragma unroll
   for (int begin = 0; begin < N; begin += TOGETHER) {
-    gpl_code code[TOGETHER * GPL_PARTS];
+    gpl_code code[TOGETHER * GPL_COMPONENTS];
 #pragma unroll
-    for (int i = 0; i < TOGETHER * GPL_PARTS; ++i) code[i] = gpl_part<GPL_SOURCE_BYTES>(given[begin + i / GPL_PARTS], i % GPL_PARTS);
+    for (int i = 0; i < TOGETHER * GPL_COMPONENTS; ++i) code[i] = gpl_part<GPL_SOURCE_BYTES>(given[begin + i / GPL_COMPONENTS], i % GPL_COMPONENTS);
     gpl_convert_all(code, gpl_type(GPL_SOURCE_TYPE), gpl_type(GPL_TARGET_TYPE), GPL_SATURATE, GPL_STEPS, [&](unsigned p, int i) {
 #if GPL_PARAMETERS
       if (ALL || !gpl_varies(p, GPL_ALONG_AXIS_0)) return operands.value[p];
@@ -267,7 +267,7 @@ __device__ __forceinline__ void gpl_compute(const Given (&given)[N], Made (&made
 #endif
     });
 #pragma unroll
-    for (int i = 0; i < TOGETHER; ++i) made[begin + i] = gpl_of_parts<Made, GPL_TARGET_BYTES>(code + i * GPL_PARTS);
+    for (int i = 0; i < TOGETHER; ++i) made[begin + i] = gpl_of_parts<Made, GPL_TARGET_BYTES>(code + i * GPL_COMPONENTS);
   }
 #endif
 }

@@ -15,7 +15,7 @@ CHANGE_MACROS = (
     "GPL_SATURATE",
     "GPL_STEPS",
     "GPL_CODE_BYTES",
-    "GPL_PARTS",
+    "GPL_COMPONENTS",
     "GPL_PARAMETERS",
     "GPL_VARIES",
 )
@@ -100,7 +100,7 @@ def arithmetic_macros(arithmetic: Arithmetic) -> tuple[tuple[str, int], ...]:
         ("GPL_SATURATE", int(arithmetic.saturate)),
         ("GPL_STEPS", steps_number(arithmetic.steps)),
         ("GPL_CODE_BYTES", 8 if is_wide(arithmetic) else 4),
-        ("GPL_PARTS", parts_of(arithmetic)),
+        ("GPL_COMPONENTS", parts_of(arithmetic)),
     )
 
 

@@ -442,7 +442,7 @@ MUTANTS = (
     Mutant("element.cuh", "numbers past the row have parameters", "first + begin + i < extent ? first + begin + i : 0;", "first + begin + i;"),
     Mutant("element.cuh", "place of an element in parameters in 32 bits", "(gpl_int)(operands.place.at[p]", "(int)(operands.place.at[p]"),
     Mutant("element.cuh", "all elements of a chunk have the parameters of the first", "const gpl_uint number = extent ==", "const gpl_uint number = true ? first : extent =="),
-    Mutant("element.cuh", "elements with parameters of their own are the first", "(given[begin + i / GPL_PARTS], i % GPL_PARTS);", "(given[i / GPL_PARTS], i % GPL_PARTS);"),
+    Mutant("element.cuh", "elements with parameters of their own are the first", "(given[begin + i / GPL_COMPONENTS], i % GPL_COMPONENTS);", "(given[i / GPL_COMPONENTS], i % GPL_COMPONENTS);"),
     Mutant("element.cuh", "always saturates", "gpl_type(GPL_TARGET_TYPE), GPL_SATURATE, GPL_STEPS", "gpl_type(GPL_TARGET_TYPE), true, GPL_STEPS"),
     Mutant("element.cuh", "a chunk is computed from its second element on", "gpl_compute(chunk.element, chunk.element, operands, number,", "gpl_compute(chunk.element, chunk.element, operands, number + 1,"),
 
@@ -516,7 +516,7 @@ MUTANTS = (
     Mutant("convert.cuh", "the sign of a short float is lost", "(code & all) | (sign & ~all);", "code & all;"),
     Mutant("convert.cuh", "exponents of a short float count from 0", " + (0 - (least << type.mantissa) & all);", ";"),
     Mutant("element.cuh", "the imaginary part is the real one", "return part[number];", "return part[0];"),
-    Mutant("element.cuh", "parts of a complex number change places", "part[i] = (typename GplWord<BYTES / GPL_PARTS>::type)code[i];", "part[1 - i] = (typename GplWord<BYTES / GPL_PARTS>::type)code[i];"),
+    Mutant("element.cuh", "parts of a complex number change places", "part[i] = (typename GplWord<BYTES / GPL_COMPONENTS>::type)code[i];", "part[1 - i] = (typename GplWord<BYTES / GPL_COMPONENTS>::type)code[i];"),
     Mutant("element.cuh", "the upper half of a complex number is left out", "from.x | (To)from.y << 32;", "from.x;"),
     Mutant("element.cuh", "the upper half of a complex number is not read", "make_uint4((unsigned)from, (unsigned)(from >> 32), 0, 0)", "make_uint4((unsigned)from, 0, 0, 0)"),
     Mutant("element.cuh", "bytes of f8 from words of 4 are in another order", "__byte_perm(word.z, word.w, 0x0040), 0x5410)", "__byte_perm(word.z, word.w, 0x0040), 0x1054)"),

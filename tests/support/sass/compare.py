@@ -24,10 +24,9 @@ RUNS = ("gpu-h100-first-numbers.json", "gpu-h100-second-numbers.json", "gpu-h100
 # The library and its list of moves are those of a checkout, the tools those of this one.
 _CHILD = """
 import sys
-sys.path.insert(0, {tree!r})
-import gpulayout, benchmarks.numbers
-sys.path[0] = {root!r}
+sys.path.insert(0, {root!r})
 from tests.support.sass import compare
+sys.path[0] = {tree!r}
 print(compare.rows({options!r}))
 """
 _HEAD = (

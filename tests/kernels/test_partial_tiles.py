@@ -68,8 +68,8 @@ def test_partial_tiles_move_16_bytes_at_a_time_and_load_before_they_store(width,
     "right, wrong",
     [
         (  # one chunk under way at a time
-            "chunk[k] = gpl_fetch<16>(from);\n#pragma unroll\n  for (int k = 0; k < COUNT; ++k) {\n",
-            "{\n    chunk[k] = gpl_fetch<16>(from), __syncwarp();\n",
+            "move);\n  }\n#pragma unroll\n  for (int k = 0; k < COUNT; ++k) {\n    const int place",
+            "move);\n    __syncwarp();\n    const int place",
         ),
         (  # stores of 4 bytes
             "  gpl_put<16>(to, chunk);",
@@ -77,7 +77,7 @@ def test_partial_tiles_move_16_bytes_at_a_time_and_load_before_they_store(width,
         ),
         (  # loads of 4 bytes
             "chunk[k] = gpl_fetch<16>(from);",
-            "chunk[k] = make_uint4(from[0], from[down], from[2 * down], from[3 * down]);",
+            "chunk[k] = make_uint4(from[0], from[chunks.down], from[2 * chunks.down], from[3 * chunks.down]);",
         ),
     ],
 )

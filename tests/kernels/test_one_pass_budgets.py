@@ -27,7 +27,7 @@ VALUES = {
     "normalise": (255, MEAN, DEVIATION),
 }
 OF_ARITHMETIC = {
-    *(f"GPL_{name}" for name in ("SOURCE_TYPE", "TARGET_TYPE", "SATURATE", "STEPS", "CODE_BYTES", "PARTS")),
+    *(f"GPL_{name}" for name in ("SOURCE_TYPE", "TARGET_TYPE", "SATURATE", "STEPS", "CODE_BYTES", "COMPONENTS")),
     *("GPL_PARAMETERS", "GPL_VARIES", "GPL_WHOLE_ROWS"),
 }
 OPERATIONS = {"multiply": np.multiply, "add": np.add, "subtract": np.subtract, "divide": np.divide}

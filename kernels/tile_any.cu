@@ -274,7 +274,8 @@ __device__ __forceinline__ void gpl_row(Element* memory, unsigned spot, unsigned
   unsigned left = share.count;
 #pragma unroll 1
   for (; left + 1 >= batch; left -= batch) gpl_some<READS, ORDER, WORDS, true, batch>(memory, spot, left, shared, share, tile, move);
-  if (batch > 8 && left + 1 >= batch / 2) {                       // a last batch that is half full, or more
+  // A last batch that is half full, or more; not of narrow writes behind wide reads, which spilled 44 bytes with 32 registers.
+  if ((READS || GPL_READ_BYTES <= GPL_WRITE_BYTES) && batch > 8 && left + 1 >= batch / 2) {
     gpl_some<READS, ORDER, WORDS, true, batch / 2>(memory, spot, left, shared, share, tile, move);
     left -= batch / 2;
   }

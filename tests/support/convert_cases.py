@@ -201,6 +201,9 @@ CASES = (
     ConvertCase("u8", "f16", "scale and shift", (35, 41), (1, 0), (0, 1), ((1,), (0, 1)), (0, 1)),
     ConvertCase("u8", "f64", "scale and shift", (540, 3), (1, 0), (0, 1), ((1,), (0, 1)), (7, 1)),
     ConvertCase("f32", "bf16", "scale and shift", (2, 33, 31), (2, 1, 0), (1, 2, 0), ((), ())),
+    # several matrices in a tile, with steps from one to the next
+    ConvertCase("u8", "f64", "scale and shift", (11, 8, 8), (2, 1, 0), (1, 2, 0), ((0,), (0, 2))),
+    ConvertCase("u8", "f32", "scale and shift", (3, 32, 36), (2, 1, 0), (1, 2, 0), ((0, 2), (0,))),
     # boxes of many axes, with steps inside a box and from box to box
     ConvertCase("s8", "f32", "cast", (2,) * 9, (8, 7, 6, 5, 4, 3, 2, 1, 0), (7, 8, 5, 6, 3, 4, 1, 2, 0)),
     ConvertCase("u8", "bf16", "scale and shift", (2, 4, 7, 4, 3), (4, 3, 2, 1, 0), (3, 1, 4, 2, 0), ((4,), (4,))),

@@ -128,6 +128,7 @@ __device__ __forceinline__ void gpl_words_to_chunks(const gpl_word (&word)[GPL_N
 #define GPL_ROW_LOADS (GPL_TILE_B > GPL_ROWS_PER_LOAD ? GPL_TILE_B / GPL_ROWS_PER_LOAD : 1)
 #define GPL_STACK_LOADS (GPL_LOADS / GPL_ROW_LOADS)
 #define GPL_MATRICES_PER_LOAD (GPL_DEPTH / GPL_STACK_LOADS)
+static_assert(GPL_DEPTH <= 2 || GPL_ROW_LOADS == 1, "where a stack ends in a tile of several loads for a matrix, one matrix is left");
 
 // A thread's k-th word is a fixed step away from its first: so many rows or columns, which are as many matrices and the rest.
 // The step and the first position have no bit in common, so an xor advances the swizzled position too.

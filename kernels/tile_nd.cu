@@ -22,7 +22,8 @@
 //
 // The table holds for every box of the array.  If there are enough of them, a block moves up to 4 boxes that differ in the
 // coordinates of outer axes.  While it writes a box, the next one is on its way to another room of shared memory (arrive.cuh):
-// with 5 blocks of boxes of 16 KB, at least 80 KB are on their way to a multiprocessor at any time, and no register holds them.
+// with 5 blocks of boxes of 16 KB, up to 80 KB are on their way to a multiprocessor while others are written, and no register
+// holds them.
 //
 // If neighbours in the source are neighbours in shared memory, small elements enter it in words of 4 bytes.  If all runs of
 // the target are whole words, they leave it as words, assembled from 4 bytes or 2 halves.

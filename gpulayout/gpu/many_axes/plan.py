@@ -23,7 +23,7 @@ _FEW_PLACES = 512  # or if a tile has fewer, not two per thread: what a thread d
 _FEW_BYTES = 4096  # unless they are this large
 _TRIES = 4  # boxes to try
 _WORTH = 1.1  # a box may cost this much more if it has no bank conflicts
-BLOCKS = 640  # a block moves several boxes if at least this many remain, more than 148 multiprocessors hold at once
+BLOCKS = 640  # a block moves several boxes if at least this many remain, about as many as an H100 holds at once
 _MOST_AXES = 32  # of the move, as many as the struct has room for; with more, a move has at least 2^33 places
 _TILE_ND = tile_kernel("tile_nd.cu", "gpl_tile_nd")
 

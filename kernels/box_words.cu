@@ -45,6 +45,7 @@
 #include "move.cuh"
 
 #define GPL_WORD_BYTES (GPL_E * GPL_ELEMENT_BYTES)
+static_assert(GPL_READS % 2 == 0 && GPL_WRITES > 0, "the last runs are read in pairs");
 #define GPL_ENDS (2 * (GPL_E - 1))                   // single elements of a run, at most: the first 3 and the last 3
 typedef GplChunk<GPL_WORD_BYTES> gpl_word;
 typedef GplHalves<GPL_WORD_BYTES>::type gpl_halves;

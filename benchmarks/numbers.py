@@ -172,7 +172,9 @@ VARIANTS = (
     *(_number("BOX_STEPS", count, BOXES) for count in (2, 8)),
     _number("BOX_BLOCKS", 4, BOXES),  # of 64 registers
     _number("BOX_ALONG_TARGET", 1, BOXES),
-    *(Variant(f"BOX_AHEAD = 0, BOX_BLOCKS = {n}", BOXES, {"BOX_AHEAD": 0, "BOX_BLOCKS": n}) for n in (4, 5)),  # 6 spills
+    *(
+        Variant(f"BOX_AHEAD = 0, BOX_BLOCKS = {n}", BOXES, {"BOX_AHEAD": 0, "BOX_BLOCKS": n}) for n in (4, 5)
+    ),  # 6 spills
     *(_number("ALIGN", count, ALIGNED) for count in (4, 16)),
     _number("WORD_BLOCKS", 4, WORDS),
     *(_number("WORD_GROUP", count, WORDS) for count in (2, 8)),

@@ -134,9 +134,10 @@ def test_more_of_anything_takes_no_less_time():
     [
         (transposed(4, (1 << 20,), (0,)), 1),
         (transposed(4, (512, 512), (1, 0)), 2),  # 64 bytes of a thread are all of a tile
-        (transposed(4, (8,) * 6, tuple(range(6))[::-1]), 4),  # 32 are half of a box
+        (transposed(4, (8,) * 6, tuple(range(6))[::-1]), 2),  # a whole box is on its way
+        (transposed(1, (200, 33, 31), (0, 2, 1)), 8),  # 16 of 53 bytes
     ],
-    ids=["copy", "tile", "box"],
+    ids=["copy", "tile", "box", "stack"],
 )
 def test_a_block_waits_for_what_is_not_under_way_at_once_and_at_a_barrier(move, waits):
     assert launch_work(kernel_plan(move)).waits == waits

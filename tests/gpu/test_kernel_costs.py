@@ -48,7 +48,7 @@ def test_every_move_kernel_with_an_estimate_is_in_the_table():
 
 def test_registers_and_shared_memory_are_those_of_the_compiled_kernel():
     for width in WIDTHS:
-        plan = kernel_plan(move_of(width, [(1024, 1024, 1024, 1), (1024, 1024, 1, 1024)]))
+        plan = kernel_plan(move_of(width, [(4096, 4096, 4096, 1), (4096, 4096, 1, 4096)]))
         usage = nvrtc.compiled(kernel_text(plan.file), "sm_90", dict(plan.macros)).usage[plan.kernel]
         assert cost_of(plan).shared_bytes == usage.shared_bytes
         assert usage.registers <= cost_of(plan).registers <= usage.registers + 16  # the most of any number of axes

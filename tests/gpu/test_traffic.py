@@ -7,6 +7,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.kernel_numbers import SECTOR
 from gpulayout.gpu.traffic import Requests, requests
 from tests.kernels.test_trace import GLOBAL, TABLE, aligned_cases, awkward_cases
 from tests.support.kernel_cases import WIDTHS, move_of
@@ -19,12 +20,17 @@ def excess(side):
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_predicted_sectors_are_the_counted_ones(width):
-    """Within an eighth; predictions leave out tails and edges."""
+    """Within an eighth; predictions leave out tails and edges.
+
+    box_words.cu writes the single elements at both ends of a run later, which touches up to two sectors again.
+    """
     table = json.loads(TABLE.read_text())
     for case in [*aligned_cases(width), *awkward_cases(width)]:
         row = table[f"{width} bytes, {case.name}"]
         for side, access in zip(requests(case.plan, case.source_phase, case.target_phase), GLOBAL):
-            assert excess(side) == pytest.approx(row[access][1], rel=0.125), (case.name, access, side)
+            counted, least = row[access][1], excess(side)
+            ends = 2 * SECTOR / side.run if case.plan.file == "box_words.cu" and access == GLOBAL[1] else 0
+            assert 0.875 * counted <= least + ends and least <= 1.125 * counted, (case.name, access, side)
 
 
 @pytest.mark.parametrize("run, start", [(1, 1), (3, 1), (12, 4), (32, 32), (48, 32), (128, 1), (256, 8)])

@@ -177,7 +177,7 @@ def test_odd_tiles_touch_a_sector_more_per_run_and_have_no_bank_conflicts(width,
 def test_without_the_xor_lanes_meet_in_one_bank(width):
     changes = (
         ("(row * GPL_CHUNKS + c) ^ (row / GPL_N & 7)", "row * GPL_CHUNKS + c"),
-        ("[(position ^ (place *", "[(position + 0 * (place *"),
+        ("[(chunks.position ^ (place *", "[(chunks.position + 0 * (place *"),
         ("(position ^ step ^ (i *", "(position + step + (i *"),
         ("(number * GPL_WORD_BYTES / 16 ^ (column & 7))", "(number * GPL_WORD_BYTES / 16)"),
         (" ^ (GPL_COLUMN_STEP(k) & 7)", ""),

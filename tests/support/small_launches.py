@@ -47,7 +47,7 @@ PACKED = [
     ("s4[16,20]{1,0:T(8,8)E(4)}", "{1,0}", 1),  # tiles to bytes: runs with gaps between them
     ("s4[64,72]{1,0:E(4)}", "{0,1:PD(80,72)PV(highest)E(4)}", 4),  # blocks of whole words, turned
     ("u1[96,64]{0,1:E(1)}", "{1,0:E(1)}", 8),
-    ("u4[96,160]{1,0:E(4)}", "{0,1:E(4)}", 16),  # the same in vectors on both sides
+    ("u4[224,256]{1,0:E(4)}", "{0,1:E(4)}", 16),  # the same in vectors on both sides
     ("u8[60,70]{1,0:T(7,11)}", "{1,0:PV(3)T(8,13)}", 3),  # boxes without number: places looked up
 ]
 # source, target, arithmetic, elements before the buffers begin

@@ -198,7 +198,7 @@ MUTANTS = (
     Mutant("tile_nd.cu", "offset of a lane in 32 bits", "  gpl_uint offset = lane.offset +", "  unsigned offset = lane.offset +"),
     Mutant("tile_nd.cu", "bytes of a lane in 32 bits", "const long long bytes = (long long)(gpl_int)offset", "const int bytes = (int)offset"),
     Mutant("tile_nd.cu", "last rows of a thread dropped", "  else side.template rows<BATCH - 1, false>(row, count);\n", ""),
-    Mutant("tile_nd.cu", "four rows of a thread dropped", "if constexpr (BATCH > 4) gpl_whole_rows<4>(side, row, count);\n  else ", ""),
+    Mutant("tile_nd.cu", "four rows of a thread dropped", "gpl_whole_rows<4>(side, row, count);", "gpl_whole_rows<4>(side, row, count & 3);"),
     Mutant("tile_nd.cu", "last rows of a box that is asked about dropped", "taken < side.most(); taken += BATCH", "taken + BATCH <= side.most(); taken += BATCH"),
     Mutant("tile_nd.cu", "all rows of a batch are asked about as the first", "side.template rows<BATCH, false>(row, side.count - taken);", "side.template rows<BATCH, false>(row, side.count);"),
     Mutant("tile_nd.cu", "rows in which a split axis ends dropped",

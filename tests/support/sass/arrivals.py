@@ -79,3 +79,5 @@ def wait(machine, instruction, group):
     for lanes, places, rows in machine.arrivals.arrived(group.lanes, left.value):
         machine.own_memory("S")[0][places] = rows
         machine.under_way[lanes] -= rows.shape[1]
+    for _, _, places, _ in machine.arrivals.waiting:  # to the same places, perhaps
+        machine.own_memory("S")[0][places] = 0xA5

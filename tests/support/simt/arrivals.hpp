@@ -2,7 +2,8 @@
 //
 // On a device, such a copy may arrive at any time until its thread has waited for it.  Here the memory holds 0xA5 from the
 // beginning of the copy on, and the bytes from the wait on.  So code that reads too early reads 0xA5, and so does code that
-// still reads what was there before.  The trace, which counts accesses, sees only the bytes, at the beginning.
+// still reads what was there before: an earlier copy to a place to which a later one is on its way leaves 0xA5 there.  The
+// trace, which counts accesses, sees only the bytes, at the beginning.
 #pragma once
 #include "scheduler.hpp"
 
@@ -37,14 +38,22 @@ SIMT_UNWATCHED void begin_arrival(void* to, const void* from, unsigned bytes) {
 
 SIMT_UNWATCHED void end_group() { ++own_arrivals().group; }
 
-// The next copy that is in none of the last `left` groups; false if there is none.
+// The next copy that is in none of the last `left` groups, to a place of its own; false if there is none.
 SIMT_UNWATCHED bool take_arrival(int left, Arrival& arrival) {
   Arrivals& own = own_arrivals();
-  if (!own.count || own.waiting[own.first].group >= own.group - left) return false;
-  arrival = own.waiting[own.first];
-  own.first = (own.first + 1) % MOST_ARRIVALS;
-  --own.count;
-  return true;
+  while (own.count && own.waiting[own.first].group < own.group - left) {
+    arrival = own.waiting[own.first];
+    own.first = (own.first + 1) % MOST_ARRIVALS;
+    --own.count;
+    bool is_alone = true;
+    for (int i = 0; i < own.count; ++i) {
+      const Arrival& later = own.waiting[(own.first + i) % MOST_ARRIVALS];
+      const char *from = (const char*)arrival.to, *to = (const char*)later.to;
+      is_alone = is_alone && (from + arrival.bytes <= to || to + later.bytes <= from);
+    }
+    if (is_alone) return true;
+  }
+  return false;
 }
 
 template <class V> __forceinline__ void copy_or_fill(void* to, const void* from) {

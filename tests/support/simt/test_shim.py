@@ -96,6 +96,14 @@ def test_copies_arrive_when_their_thread_waits_for_their_group(left, order):
     assert np.array_equal(target[:, ::-1], expected)
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_place_to_which_a_later_copy_is_on_its_way_holds_nothing(order):
+    source, target = np.arange(128, dtype=np.uint32), np.zeros((2, 32), np.uint32)
+    text = COPIES.replace("&box[1][i]", "&box[0][i].y")
+    host_module.load(text, ("copies",), {"LEFT": 1}).kernel("copies")(1, 32, (source, target), order=order)
+    assert (target[0] == 0xA5A5A5A5).all()
+
+
 def test_a_race_that_ascending_order_hides_shows_in_the_others():
     source, right = np.arange(64, dtype=np.uint32), []
     for order in ORDERS:

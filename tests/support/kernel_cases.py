@@ -17,7 +17,7 @@ import gpulayout as gl
 from gpulayout.gpu import choose_kernel, fixed_tile, index_launch, launch
 from gpulayout.gpu.channels import chunk_pixels
 from gpulayout.gpu.fixed_tile import least_places, least_side
-from gpulayout.gpu.kernel_numbers import A_FIRST, A_LAST, B_FIRST, FEW_BLOCKS, FIXED_TILES
+from gpulayout.gpu.kernel_numbers import A_FIRST, A_LAST, B_FIRST, FEW_BLOCKS, FIXED_TILES, LEAST_TILE_RUN
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.many_axes import plan as many_axes_plan
 from gpulayout.moves import index_program
@@ -248,7 +248,8 @@ def stacks(width):
         along_a, along_b = max(tile_a >> half_a, least), max(tile_b >> half_b, least)
         depth = tile_a * tile_b // (along_a * along_b)
         cut = along_a - n * (half_a > 0), along_b + n * (half_b == 0), 2 * depth - 1
-        for a, b, count in ((along_a, along_b, depth), cut):
+        low = along_a, along_b - n, 2 * depth - 1  # rows of the last matrix that are not there are not read
+        for a, b, count in ((along_a, along_b, depth), cut, *[low] * (half_b > 0 and low[1] * width >= LEAST_TILE_RUN)):
             axes = [(b, b, a, 1), (a, a, 1, b), (2, 2, a * b * count, a * b), (count, count, -a * b, 2 * a * b)]
             yield Case(f"{count} of {a} x {b}", move_of(width, axes), order=order)
 

@@ -130,9 +130,13 @@ def test_parameters_of_places_outside_a_row_are_not_read():
 @needs_simt
 @pytest.mark.simt
 def test_offsets_beyond_2_to_the_32_are_right():
-    """Three elements, 8 GB apart on both sides and in a parameter; the last one is at the end of the memory."""
-    apart, arithmetic = 2**33, Arithmetic(ElementType.U8, ElementType.F32, True, (Step("multiply", 0),))
-    plan = kernel_plan(ConvertMove((Axis(3, 3, apart, apart),), arithmetic, ((apart // 4,),), (0,)))
+    """Three elements, 8 GB apart on both sides and in a parameter; the last one is at the end of the memory.
+
+    The only value of another parameter is there, too.
+    """
+    steps = Step("multiply", 0), Step("add", 1)
+    apart, arithmetic = 2**33, Arithmetic(ElementType.U8, ElementType.F32, True, steps)
+    plan = kernel_plan(ConvertMove((Axis(3, 3, apart, apart),), arithmetic, ((apart // 4,), (0,)), (0, apart // 2)))
     assert plan.index_bits == 64
     source, target, scale = (sparse_bytes(2 * apart + size, ends=True) for size in (1, 4, 4))
     source[::apart] = 1, 2, 3
@@ -142,7 +146,7 @@ def test_offsets_beyond_2_to_the_32_are_right():
     parameters = with_operands(plan.parameters, (scale.ctypes.data,))
     kernel(plan.grid, BLOCK, (source.ctypes.data, target.ctypes.data, parameters))
     found = [target[number * apart :][:4].view(np.float32).item() for number in range(3)]
-    assert found == [-1.5, -1.0, 1.5]
+    assert found == [-1.5 + 0.5, -1.0 + 0.5, 1.5 + 0.5]
 
 
 # ---- machine code ----------------------------------------------------------------------------------------------------

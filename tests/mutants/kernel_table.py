@@ -97,7 +97,7 @@ MUTANTS = (
            "  gpl_uint a, b;           // first coordinates", "  unsigned a, b;           // first coordinates"),
     Mutant("tile.cu", "all rows of a thread have the parameters of the first", "const gpl_uint at = a + GPL_WORD_STEP(i / GPL_P) * GPL_P + i % GPL_P,", "const gpl_uint at = a,"),
     Mutant("tile.cu", "parameters of rows past the extent are read", "WHOLE ? at : min(at, move.axis[1].extent.value - 1)", "at"),
-    Mutant("tile.cu", "chunks take the parameters of other rows", "row[(k * GPL_P + p) % GPL_LINES]", "row[(k + p) % GPL_LINES]"),
+    Mutant("tile.cu", "chunks take the parameters of other rows", "row[(k * GPL_P + p) % GPL_LINES]", "row[0]"),
     Mutant("tile.cu", "all chunks of a row have the parameters of the first", "GPL_LINES], b + right, GPL_NO_END", "GPL_LINES], b, GPL_NO_END"),
     Mutant("tile.cu", "parameters of the rows of a cut chunk", "tile.place.parameters, a + p, 1, move), move), b,", "tile.place.parameters, a, 1, move), move), b,"),
     Mutant("tile.cu", "parameters of the elements of a cut chunk", "a + p, 1, move), move), b,", "a + p, 1, move), move), first,"),

@@ -171,6 +171,7 @@ NHWC, NCHW = (3, 2, 1, 0), (2, 1, 3, 0)  # minor to major, of the dimensions n h
 CASES = (
     # equal orders: one run, at equal and different phases, and rows
     ConvertCase("f32", "bf16", "cast", (300,), (0,), (0,)),
+    ConvertCase("bf16", "f8e4m3fn", "cast", (300,), (0,), (0,)),
     ConvertCase("f32", "bf16", "cast", (301,), (0,), (0,), phases=(8, 6)),
     ConvertCase("u8", "f32", "scale and shift", (77,), (0,), (0,), ((0,), ()), phases=(3, 4)),
     ConvertCase("bf16", "f32", "cast", (9, 21), (1, 0), (1, 0), gaps=(3, 1), phases=(2, 4)),

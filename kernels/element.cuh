@@ -191,13 +191,13 @@ __device__ __forceinline__ GplParameters gpl_along_axis(const GplParameters& pla
 
 // The parameters at a place.  Those that do not change along axis 0 are loaded, with what depends on them alone, and serve all
 // elements of a run along it.  ALL are loaded where elements have the same place on axis 0.
-template <bool ALL> struct GplOperandsOf {
+template <bool ALL = false> struct GplOperandsOf {
   GplParameters place;
 #if GPL_PARAMETERS
   GplOperand<gpl_real> value[GPL_PARAMETERS];
 #endif
 };
-typedef GplOperandsOf<false> GplOperands;
+typedef GplOperandsOf<> GplOperands;
 
 template <bool ALL = false, class Move>
 __device__ __forceinline__ GplOperandsOf<ALL> gpl_operands(const GplParameters& place, const Move& move) {

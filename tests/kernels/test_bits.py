@@ -343,10 +343,10 @@ def test_the_kernels_of_big_sides_fit(bits):
     check_budget("bits_turn_any.cu", "sm_90", macros(bits, bits, 64, 4) | big | rows, shared_bytes=10 << 10)
 
 
-def check_budget(file, architecture, values, shared_bytes=0):
+def check_budget(file, architecture, values, shared_bytes=0, spill_bytes=0):
     for usage in nvrtc.compiled(kernel_text(file), architecture, values).usage.values():
-        assert usage.spill_bytes == usage.stack_bytes == 0 and usage.registers <= MOST_REGISTERS, (file, values, usage)
-        assert usage.shared_bytes <= shared_bytes, (file, values, usage)
+        assert max(usage.spill_bytes, usage.stack_bytes) <= spill_bytes, (file, values, usage)
+        assert usage.registers <= MOST_REGISTERS and usage.shared_bytes <= shared_bytes, (file, values, usage)
 
 
 def test_plans_ask_for_these_variants_only():

@@ -91,7 +91,7 @@ def check_page(jax):
 
 
 def refusals(jax):
-    """What each sharding that is none of ranks, or of this array, says."""
+    """The errors for shardings that do not map ranks to shards, or that do not fit the array."""
     P, mesh = jax.sharding.PartitionSpec, jax.make_mesh((2, 4), ("x", "y"))
     named = jax.sharding.NamedSharding
     cases = [

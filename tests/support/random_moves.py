@@ -168,6 +168,15 @@ def any_tiles(rng, width):
     )
 
 
+def likely_any_tiles(rng, width):
+    """The same; of 16 bytes, which other kernels often move, the first of three that tile_any.cu moves."""
+    case = any_tiles(rng, width)
+    for _ in range(2 * (width == 16)):
+        if case.plan.file != "tile_any.cu":
+            case = any_tiles(rng, width)
+    return case
+
+
 def words(rng, width):
     """Around the sizes of tiles of words, and the shortest runs that are worth them, at any phase."""
     at_words = rng.random() < 0.3, rng.random() < 0.3
@@ -253,7 +262,7 @@ AIMS = {
     "copy": Aim("copy.cu", copies),
     "rows": Aim("rows.cu", rows),
     "tile": Aim("tile.cu", whole_tiles),
-    "odd tile": Aim("tile_any.cu", any_tiles),
+    "odd tile": Aim("tile_any.cu", likely_any_tiles),
     "words": Aim("tile_words.cu", words),
     "channels": Aim("channels.cu", channels),
     "many axes": Aim("tile_nd.cu", many_axes),

@@ -1,6 +1,6 @@
 """Random pairs of shardings, and what the ranks hold by the model: every element where the shard of its rank has it.
 
-The model knows no messages: a target rank has the elements of its box, whoever held them.
+The model has no messages: a target rank gets the elements of its box, no matter which rank held them.
 """
 
 import dataclasses

@@ -10,9 +10,9 @@ from gpulayout.moves.move import Axis
 def neighbours(loops: BoxLoops, most: int) -> tuple[BoxLoops, list[tuple[int, int]]]:
     """The loops that are left when a block moves up to `most` boxes, and the offsets of these from the first.
 
-    They are the first boxes along loops without padding and rests, those loops first whose boxes are nearest in the
-    target: where a box ends inside a sector, the same block writes the rest of it.  Example: boxes write runs of 168
-    bytes, one behind the other.  A block of 3 boxes cuts 2 sectors for 504 bytes, not 6.
+    The block takes boxes along loops that have no padding and divide evenly, starting with the loop whose boxes are
+    closest together in the target: where a box ends inside a sector, the same block writes the rest of it.  Example:
+    boxes write runs of 168 bytes, one after the other.  A block of 3 boxes cuts 2 sectors per 504 bytes instead of 6.
     """
     cut, counts, tile, outer = [*loops.cut], [*loops.counts], [*loops.tile], [*loops.outer]
     nearest = [(k, axis) for k, axis in enumerate(outer, len(cut)) if not axis.is_padded]

@@ -13,7 +13,7 @@ from tests.support.sass.in_flight import found, launches
 
 pytestmark = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
 
-# Launches below their limit, by the reason.  When a launch reaches its limit, the test fails until its entry is deleted.
+# Launches below their limit, by reason.  When a launch reaches its limit, the test fails until its entry is deleted.
 BELOW = {
     "a thread loads few single elements of a tile": ["u8 200,33,31 turned, all partial"],
     "a block has a single box here, of 8 and 9 KB, and none ahead": ["u8 8^6 reversed", "f32 3^11 reversed"],
